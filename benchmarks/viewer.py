@@ -11,21 +11,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 
 from playwright.sync_api import Browser, sync_playwright
 
 from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.pages.api import Api
-from soul.pages.catalogue import Catalogue
+from soul.pages.catalogue import find
 from soul.pages.export import indexed
-from soul.pages.page import served_page
-from soul.pages.server import ViewServer
 from tests.soul.pages.invented_run import sessions_of, write_step
 
 STEPS, ROWS = 97, 22  # of each of three tasks, with 8 sessions
@@ -36,19 +35,26 @@ VIEWS = {"learning": CHART, "feedback": ROW, "sessions": ROW, "judge": CHART}
 
 def seconds_to(browser: Browser, folder: Path, view: str) -> tuple[float, float]:
     """Seconds, and seconds of the server's CPU, from a page's address to the view with all sessions."""
-    server = ViewServer(Api(Catalogue(folder)), served_page())
-    Thread(target=server.serve_forever, daemon=True).start()
-    (run,) = server.api.catalogue.found()
-    page = browser.new_page()
-    began, worked = time.perf_counter(), time.process_time()
-    page.goto(f"{server.address}#{run}/{view}")
-    page.locator(f"main section:not([hidden]) {VIEWS[view]}").first.wait_for(timeout=120_000)
-    page.locator("nav .count").filter(has_text=re.compile("[1-9]")).wait_for(timeout=120_000)
-    taken = time.perf_counter() - began, time.process_time() - worked
-    page.close()
-    server.shutdown()
-    server.server_close()
+    command = [sys.executable, "-m", "soul", "view", str(folder), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        address = server.stdout.readline().split()[-1]
+        (run,) = find(folder)
+        page = browser.new_page()
+        began, worked = time.perf_counter(), _cpu_of(server.pid)
+        page.goto(f"{address}#{run.id}/{view}")
+        page.locator(f"main section:not([hidden]) {VIEWS[view]}").first.wait_for(timeout=120_000)
+        page.locator("nav .count").filter(has_text=re.compile("[1-9]")).wait_for(timeout=120_000)
+        taken = time.perf_counter() - began, _cpu_of(server.pid) - worked
+        page.close()
+        server.send_signal(signal.SIGINT)
     return taken
+
+
+def _cpu_of(process: int) -> float:
+    """Seconds of a process in user and kernel mode, of Linux's files about it."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @reports_errors

@@ -33,7 +33,7 @@ def write_outputs(run: EvaluationRun) -> Results:
     text = "\n\n".join([*run_table.judged_by(run, results), scores, *run_table.cautions(run, results)])
     write_whole(run.folder / "table.md", text.rstrip() + "\n")
     samples_table.write_parquet(run, run.folder / samples_table.FILE)
-    write_evaluation(EvaluationView(run.folder, run, results))
+    write_evaluation(EvaluationView(run.folder, (run, results)))
     return results
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,11 @@ from soul.evaluate.tables import run_table
 from soul.judge.call.usage import total
 from soul.judge.ledger import money, numbers
 from soul.metrics.intervals import FEWEST
+from soul.pages.catalogue import RunView
+from soul.pages.facts import stamp
 from soul.pages.index import OF_ROW, as_columns
 from soul.pages.session_row import SessionRow
-from soul.pages.sessions import NoSession, contains, searched
+from soul.pages.sessions import NoSession, contains, searched, shown
 from soul.record import SessionRecord
 from soul.shown_answers import Answers, answers_of
 
@@ -29,77 +30,51 @@ _SAMPLING = ("reasoning_effort", "temperature", "top_p", "max_output_tokens", "s
 _NAMES = json.loads(Path(__file__).with_name("group_names.json").read_text(encoding="utf-8"))
 
 
-class EvaluationView:
-    """An evaluation's folder. Its methods may be called from several threads.
+class EvaluationView(RunView):
+    """An evaluation's folder.
 
     Samples are held in memory, because their results need whole records. A journal that grows is read again, but no
     more often than every tenth of the time is spent on it.
+
+    Args:
+        known: what the evaluation itself has at its end.
     """
 
-    parts: dict[str, Callable[[], dict[str, Any]]] = {}  # noqa: RUF012 - it has none
-
-    def __init__(self, folder: Path, run: EvaluationRun | None = None, results: Results | None = None) -> None:
-        self.folder = folder
-        self._lock = threading.Lock()
-        self._state: tuple[Any, ...] = ()
+    def __init__(self, folder: Path, known: tuple[EvaluationRun, Results] | None = None) -> None:
+        super().__init__(folder)
+        self._given = known
         self._next = 0.0  # time.monotonic() before which the folder is not read again
-        self._revision = 0
         self._samples: list[SessionRecord] = []
         self._answers: list[Answers] = []
-        self._overview: dict[str, Any] = {}
-        if run is not None and results is not None:  # what the evaluation itself has at its end
-            self._state = self._now()
-            self._take(run, results)
 
-    def _now(self) -> tuple[Any, ...]:
-        return tuple(_stamp(self.folder / name) for name in (JOURNAL, CHOSEN))
+    def _state(self) -> Any:
+        late = time.monotonic() >= self._next
+        return [stamp(self.folder / name) for name in (JOURNAL, CHOSEN)] if late else self._known
 
-    def _keep_up(self) -> None:
-        with self._lock:
-            state = self._now()
-            if state == self._state or time.monotonic() < self._next:
-                return
-            began = time.monotonic()
-            run = EvaluationRun.load(self.folder)
-            self._take(run, summarise_run(run))
-            self._state, self._next = state, time.monotonic() + 10 * (time.monotonic() - began)
-
-    def _take(self, run: EvaluationRun, results: Results) -> None:
-        names = run_table.ordered(list(results.sets))
-        self._samples = [sample for name in names for sample in run.by_set[name]]
+    def _numbers(self) -> dict[str, Any]:
+        began = time.monotonic()
+        run, results = self._given or (EvaluationRun.load(self.folder), None)
+        results, self._given = results or summarise_run(run), None
+        self._samples = [sample for name in run_table.ordered(list(results.sets)) for sample in run.by_set[name]]
         self._answers = answers_of(self._samples)
-        self._overview = overview(run, results)
-        self._revision = max(self._revision + 1, int(time.time() * 1000))
+        found = overview(run, results)
+        self._next = time.monotonic() + 10 * (time.monotonic() - began)
+        return found
 
-    def overview(self, known: int | None) -> dict[str, Any]:
-        """The results (`overview`); only "revision" and "unchanged" if the page knows this revision."""
-        self._keep_up()
-        if known == self._revision:
-            return {"revision": known, "unchanged": True, "indexing": None}
-        return {"revision": self._revision, "indexing": None, **self._overview}
-
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
-        """The samples as columns: all of them, unless the page has this revision."""
-        self._keep_up()
-        if known == self._revision:
-            return {"revision": known, "reset": False, "indexing": None, "columns": {}}
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
+        now = self.overview(known)
+        if "unchanged" in now:
+            return {"revision": known, "reset": False, "columns": {}}
         columns = sample_columns(self._samples, self._answers)
-        return {"revision": self._revision, "reset": after > 0, "indexing": None, "columns": columns}
+        return {"revision": now["revision"], "reset": after > 0, "columns": columns}
 
     def session(self, number: int) -> dict[str, Any]:
-        """The record of a sample, with its question and answers; raises NoSession."""
-        self._keep_up()
+        self.overview(None)
         if not 1 <= number <= len(self._samples):
             raise NoSession(f"sample {number} does not exist")
-        sample = self._samples[number - 1]
-        usage = {
-            role: {name: value for name, value in use.to_json().items() if value and name != "latency"}
-            for role, use in sample.usage.items()
-        }
-        return {**sample.model_dump(), "usage": usage, **self._answers[number - 1]._asdict()}
+        return shown(self._samples[number - 1], self._answers[number - 1])
 
-    def search(self, text: str, after: int) -> dict[str, Any]:
-        """Search the samples with a higher id; see `soul.pages.sessions.searched`."""
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
         samples = self._samples
         return searched(range(after + 1, len(samples) + 1), lambda number: contains(samples[number - 1], text))
 
@@ -141,7 +116,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         metric's own range; "sets" has for each set the numbers of results.json with its groups and its metric.
     """
     groups = breakdowns(run, results)
-    shown = run_table.columns_of(run.suite)
+    published = run_table.columns_of(run.suite)
     ordered = {name: results.sets[name] for name in run_table.ordered(list(results.sets))}
     warnings = run_table.grouped(ordered).items()
     return {
@@ -152,8 +127,8 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "explanations": [_READING, *run_table.explanations(results)],
         "settings": {key: value for key, value in run.settings.items() if value},
         "titles": run_table.titles(results),
-        "published": [{"model": column.model, "source": column.source} for column in shown],
-        "lines": [_line(line) for line in run_table.lines(results, shown)],
+        "published": [{"model": column.model, "source": column.source} for column in published],
+        "lines": [_line(line) for line in run_table.lines(results, published)],
         "sets": {
             name: _set(one, {kind: [vars(group) for group in of_kind] for kind, of_kind in groups[name].items()})
             for name, one in ordered.items()
@@ -165,24 +140,19 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
 _READING = (
     "Scores are the headline times 100, the card's scale. A bar is drawn on the range of its metric: 0 to 100, unless "
     f"another range is written below it. Intervals are 95 %, over rows; a dash stands for fewer than {FEWEST}. An "
-    "average is the mean of its sets' means; samples of several sets are never pooled. Published numbers are those of "
-    "the model card and the paper: they come from other judges and other rows, so they show what range to expect, and "
-    "are not a strict comparison."
+    "average is the mean of its sets' means. Published numbers are those of the model card and the paper: they come "
+    "from other judges and other rows, so they show what range to expect, and are not a strict comparison."
 )
 
 
 def _line(line: run_table.TableLine) -> dict[str, Any]:
     """A line of the table: its texts, and the numbers behind them."""
     result = line.result
-    of_set = result if isinstance(result, SetResult) else None
-    return {
-        "dimension": line.dimension,
-        "set": of_set and of_set.name,
-        "cells": line.cells,
-        "published": line.published,
-        **{name: getattr(result, name) for name in ("mean", "interval", "bounds")},
-        "range": (of_set.headline.low, of_set.headline.high) if of_set else (0.0, 1.0),
-    }
+    name, metric = (result.name, result.headline) if isinstance(result, SetResult) else (None, None)
+    numbers_of = {name: getattr(result, name) for name in ("mean", "interval", "bounds")}
+    range_ = (metric.low, metric.high) if metric else (0.0, 1.0)
+    texts = {"dimension": line.dimension, "cells": line.cells, "published": line.published}
+    return {**texts, "set": name, **numbers_of, "range": range_}
 
 
 def _set(result: SetResult, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -204,18 +174,25 @@ def _set(result: SetResult, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -
 
 def _facts(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
     policy = run.settings["policy"]
+    sampling = _named({key: policy[key] for key in _SAMPLING if policy.get(key) is not None})
+    # The address of the model, or what was served if the run served it itself.
+    served = _named({key: policy[key] for key in policy if key not in ("model", "base_url", *_SAMPLING)})
     wanted, finished = sum(run.wanted.values()), len(run.samples)
     rows = "all rows" if run.limit is None else f"{run.limit:,} rows"
     repeats = f", {run.n} samples per row" if run.n > 1 else ""
     return [
-        ("Endpoint", _address(policy)),
-        ("Sampling", _sampling(policy)),
+        ("Endpoint", policy["base_url"] or f"served for this run: {served or policy['model']}"),
+        ("Sampling", sampling or "the endpoint's defaults"),
         *run_table.models_by_role(run, results).items(),
         ("Rows", f"{rows} of each set, seed {run.seed}{repeats}"),
         ("Samples", f"{finished:,}" if finished == wanted else f"{finished:,} of {wanted:,}: not finished"),
         ("Last sample", run.ended.strftime("%Y-%m-%d %H:%M UTC")),
         *([("Episodes of", run.settings["episodes_of"])] if "episodes_of" in run.settings else []),
     ]
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
 
 
 def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
@@ -226,25 +203,5 @@ def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
     counted = f"{macro.sets}" if macro.sets == macro.of else f"{macro.sets} of {macro.of}"
     name = f"macro average of {counted} sets" if macro.of > 1 else next(iter(results.sets), "no set")
     cost = money(total([run.judge_checks.usage, *(count for s in sets for count in s.usage.values())]))
-    return [
-        (f"{name} {interval}".strip(), score),
-        ("without a verdict", run_table.invalid_share(invalid, samples, None)),
-        ("policy and judges", cost),
-    ]
-
-
-def _address(endpoint: Mapping[str, Any]) -> str:
-    """The address of the model, or what was served if the run served it itself."""
-    known = {"model", "base_url", *_SAMPLING}
-    served = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in endpoint.items() if key not in known)
-    return str(endpoint["base_url"] or f"served for this run: {served or endpoint['model']}")
-
-
-def _sampling(endpoint: Mapping[str, Any]) -> str:
-    chosen = [f"{key.replace('_', ' ')} {endpoint[key]}" for key in _SAMPLING if endpoint.get(key) is not None]
-    return ", ".join(chosen) or "the endpoint's defaults"
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
+    share = run_table.invalid_share(invalid, samples, None)
+    return [(f"{name} {interval}".strip(), score), ("without a verdict", share), ("policy and judges", cost)]

@@ -8,9 +8,9 @@
     soul view --review data/sim_rl_data
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
-HTML file, which needs no server: it has all numbers of a run, and the samples of an evaluation or the most telling
-sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
-the settings. --annotate adds an annotation of `soul judge draw`, --review a review of training files.
+HTML file, which needs no server: all numbers of a run, and the samples of an evaluation or the most telling sessions of
+a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in the
+settings; --annotate adds an annotation of `soul judge draw`, --review a review of training files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from soul.cli.arguments import existing_folder, output_file, output_folder, port
 from soul.cli.error_border import Parser, reports_errors
-from soul.pages.api import Api, Extension
+from soul.pages.api import Api
 from soul.pages.catalogue import Catalogue
 from soul.pages.export import export, write_site
 from soul.pages.extensions import Comparisons, annotate, play, review
@@ -34,8 +34,9 @@ from soul.pages.page import served_page
 from soul.pages.server import ViewServer
 
 
-def options() -> Parser:
-    """The command line."""
+@reports_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
     parser = Parser(prog="soul view", description=__doc__)
     add = parser.add_argument
     add("folder", type=existing_folder, nargs="?", help="a run's folder, or one above several")
@@ -44,17 +45,9 @@ def options() -> Parser:
     add("--export", type=output_file, metavar="FILE.html", help="write a run to this file instead")
     add("--site", type=output_folder, metavar="OUT", help="write all runs to this folder instead")
     add("--play", action="append", metavar="TASK[=FILE]", help="add a playground with the rows of this task")
-    kept = "where the playground keeps sessions"
-    add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help=kept)
+    add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help="where --play keeps sessions")
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
     add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
-    return parser
-
-
-@reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    parser = options()
     given, settings = parser.parse_known_intermixed_args(arguments)
     if unknown := [one for one in settings if one.startswith("-") or "=" not in one]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -72,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
 
-def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Extension]:
+def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Any]:
     """What was asked for beside the runs. Modules are imported by name, because some of them import the pages."""
-    found: dict[str, Extension] = {}
+    found: dict[str, Any] = {}
     if given.play:
         playground: Any = importlib.import_module("soul.playground.playground").Playground
         files = {task: Path(file) if file else None for task, _, file in (one.partition("=") for one in given.play)}
@@ -87,11 +80,7 @@ def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Extension
 
 
 def serve(folder: Path, given: Namespace, settings: Sequence[str]) -> None:
-    """Serve a folder until Ctrl-C.
-
-    Raises:
-        BadSettings: the port is taken, or a setting of the playground is wrong.
-    """
+    """Serve a folder until Ctrl-C; raises BadSettings if the port is taken, or a setting of the playground is wrong."""
     catalogue, more = Catalogue(folder), extensions(given, settings)
     page = served_page(f"{folder.resolve().name} - soul view", extensions=list(more))
     server = ViewServer(Api(catalogue, {"compare": Comparisons(catalogue), **more}), page, given.port)

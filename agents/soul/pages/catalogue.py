@@ -13,74 +13,93 @@ import os
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from soul.errors import SoulError, one_line
 from soul.files.trace_files import FOLDER as TRACES
 from soul.pages.facts import Kind, facts, kind_of
 
-# Kind -> what reads its folder. Evaluations import this package, for their report; so their reader is imported by name.
-READERS: dict[Kind, str] = {
-    "training": "soul.pages.training_view:TrainingView",
-    "evaluation": "soul.evaluate.page:EvaluationView",
+# What reads a folder. Evaluations import this package, for their report; so the readers are imported by name.
+READERS = {
+    "training": ("soul.pages.training_view", "TrainingView"),
+    "evaluation": ("soul.evaluate.page", "EvaluationView"),
 }
 DEEPEST = 8  # levels below the folder
 _SKIPPED = re.compile(rf"{TRACES}|replaced|node_modules|__pycache__|judge_cache|\..*|global_step_.*|.*\.partial")
 LOOK_S = 2.0  # the folders are looked through no more often
 
 
-class RunView(Protocol):
-    """What the pages ask of a training run or an evaluation. Methods may be called from several threads.
+class RunView(ABC):
+    """A run's folder as the pages keep it. Its methods may be called from several threads.
 
     Attributes:
-        parts: an address below the run's -> its answer.
+        functions, parts: an address below the run's -> what answers it; parts have no arguments and one view each.
+        indexing: the share of the files' bytes that is read; None while nothing is left to do.
     """
 
-    folder: Path
-    parts: dict[str, Callable[[], dict[str, Any]]]
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts: dict[str, Callable[[], dict[str, Any]]] = {}
+        self.functions: dict[str, Callable[..., Any]] = {"overview": self.overview, "index": self.columns}
+        self.functions |= {"session": self.session, "search": self.search}
+        self.indexing: float | None = None
+        self._lock = threading.Lock()
+        self._known: Any = None  # the state of the files when the numbers were read
+        self._revision, self._overview = 0, dict[str, Any]()
 
-    def overview(self, known: int | None) -> dict[str, Any]:
+    def overview(self, known: int | None = None) -> dict[str, Any]:
         """All numbers; only "revision", "unchanged" and "indexing" if the page knows this revision."""
+        with self._lock:
+            if (state := self._state()) != self._known:
+                self._overview, self._known = self._numbers(), state
+                self._revision = max(self._revision + 1, int(time.time() * 1000))
+            new = {"unchanged": True} if known == self._revision else self._overview
+            return {"revision": self._revision, "indexing": self.indexing, **new}
 
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
-        """What is newer than this session and revision: {"revision", "reset", "indexing", "columns"}."""
+    @abstractmethod
+    def _state(self) -> Any:
+        """A value that changes with the files."""
 
+    @abstractmethod
+    def _numbers(self) -> dict[str, Any]:
+        """Read the numbers of the overview."""
+
+    @abstractmethod
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
+        """What is newer than this session and revision: {"revision", "reset", "columns"}."""
+
+    @abstractmethod
     def session(self, number: int) -> dict[str, Any]:
         """A session's record with its question and answers; raises NoSession."""
 
-    def search(self, text: str, after: int) -> dict[str, Any]:
+    @abstractmethod
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
         """Later sessions with this text; see `soul.pages.sessions.searched`."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The folder of a run.
+    """The folder of a run."""
 
-    Attributes:
-        id: the same in each start of the viewer.
-        path: relative to the folder that is viewed; its own name stands for itself.
-        place: the folder.
-    """
-
-    id: str
+    id: str  # the same in each start of the viewer
     kind: Kind
-    path: str
+    path: str  # relative to the folder that is viewed; its own name stands for itself
     place: Path
 
     def open(self) -> RunView:
         """Make the reader of the folder."""
-        module, name = READERS[self.kind].split(":")
+        module, name = READERS[self.kind]
         view: RunView = getattr(importlib.import_module(module), name)(self.place)
         return view
 
     def facts(self) -> dict[str, Any]:
         """The facts that the list shows (`soul.pages.facts`); of a damaged folder, what is wrong."""
         try:
-            # An exported file tells nothing about this machine.
-            known = {name: value for name, value in vars(facts(self.place)).items() if name != "place"}
+            known = vars(facts(self.place))
         except SoulError as error:
             known = {"name": self.place.name, "state": "failed", "cause": one_line(error), "changed": 0.0}
         return {**known, "id": self.id, "path": self.path, "kind": self.kind}

@@ -1,8 +1,7 @@
 """Write runs as HTML files that need no server: at a run's end, or by `soul view` with `--export` or `--site`.
 
-A file holds the numbers of the run and of every session of a finished step. It also holds the texts: of an evaluation
-those of all samples, of a training run those of the most telling sessions, up to MOST_BYTES, because a browser keeps
-the file in memory.
+A file holds the numbers of the run and of every session of a finished step, and the texts: of an evaluation those of
+all samples, of a training run those of the most telling sessions, up to MOST_BYTES, because a browser keeps them all.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from soul.pages.sessions import NoSession
 from soul.pages.training_view import TrainingView
 
 MOST_BYTES = 40_000_000  # of texts, before compression
-_ASIDE = {"revision", "indexing", "notes"}  # of an overview: about the server
 PER_KIND = 3  # sessions of each kind and step
 # Step, id, bytes, and the place in each list of a step: most improved, most hurt, failed. Where nothing was refined,
 # the first two are the best and the worst drafts.
@@ -39,37 +37,30 @@ UNION ALL SELECT step, id, length, row_number() OVER (PARTITION BY step ORDER BY
 
 
 def write_run_report(folder: Path, file: Path | None = None) -> Path:
-    """Write report.html to the folder of a training run: all its numbers, and the texts of its most telling sessions.
-
-    Raises:
-        RunFailed: the index cannot be built. OSError: the file cannot be written.
-    """
-    training = indexed(folder)
-    chosen = training.ask(lambda connection: telling_sessions(connection, checkpoints(folder), MOST_BYTES))
+    """Write a training run's report.html: all numbers, and texts of its most telling sessions; raises RunFailed."""
+    view = indexed(folder)
+    chosen = view.ask(lambda connection: telling_sessions(connection, checkpoints(folder), MOST_BYTES))
     try:
-        return write_view(training, "training", training.ask(all_columns), chosen, file or folder / REPORT)
+        return _write_view(view, "training", view.ask(all_columns), chosen, file or folder / REPORT)
     except NoSession as error:
         raise RunFailed(f"{folder}: {error}. The training is running; run the same command again.") from None
 
 
-def write_evaluation(view: Any, file: Path | None = None) -> Path:
-    """Write an evaluation (its `EvaluationView`) with all its samples: report.html in its folder.
-
-    Raises:
-        SoulError: the folder is damaged.
-    """
-    columns = view.columns(0, None)["columns"]
-    return write_view(view, "evaluation", columns, columns["id"], file or view.folder / REPORT)
+def write_evaluation(view: RunView, file: Path | None = None) -> Path:
+    """Write an evaluation with all its samples: report.html in its folder; raises SoulError if it is damaged."""
+    columns = view.columns()["columns"]
+    return _write_view(view, "evaluation", columns, columns["id"], file or view.folder / REPORT)
 
 
-def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Sequence[int], file: Path) -> Path:
+def _write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Sequence[int], file: Path) -> Path:
     """Write a run, the columns of its sessions, and the texts of those with chosen ids; return the file."""
     facts = {**Found("run", kind, view.folder.resolve().name, view.folder).facts(), "state": "exported"}
-    overview = {name: value for name, value in view.overview(None).items() if name not in _ASIDE}
+    overview = {**view.overview(), "revision": 0}
+    overview.pop("notes", None)  # they are about this machine
     data = {
         "folders": {"root": "", "folders": [facts]},
-        "run/run/overview": {"revision": 0, "indexing": None, **overview},
-        "run/run/index": {"revision": 0, "reset": False, "indexing": None, "columns": columns},
+        "run/run/overview": overview,
+        "run/run/index": {"revision": 0, "reset": False, "columns": columns},
         **{f"run/run/{name}": part() for name, part in view.parts.items()},
     }
     texts = ((f"run/run/session/{number}", to_json(view.session(number))) for number in chosen)
@@ -78,11 +69,7 @@ def write_view(view: RunView, kind: Kind, columns: Mapping[str, Any], chosen: Se
 
 
 def write_site(root: Path, out: Path) -> list[Path]:
-    """Write a static site of a folder: index.html with all runs, and a file for each.
-
-    Raises:
-        SoulError: a run cannot be read.
-    """
+    """Write a static site of a folder: index.html with all runs, and a file for each; raises SoulError."""
     out.mkdir(parents=True, exist_ok=True)
     files = {found: _write(found, out / f"{found.id}.html") for found in find(root)}
     folders = [{**found.facts(), "state": "exported", "href": file.name} for found, file in files.items()]
@@ -93,52 +80,40 @@ def write_site(root: Path, out: Path) -> list[Path]:
 def write_comparison(
     folders: Sequence[Path], file: Path, *, against: Sequence[Sequence[Path]] = (), within: bool = False
 ) -> Path:
-    """Write a comparison of runs with both texts of every row (`soul compare --html`), and return the file.
-
-    Args:
-        against, within: as `soul.compare.runs.compare_runs` takes them.
-
-    Raises:
-        SoulError: a folder is not a run, or there is nothing to compare.
-    """
+    """Write a comparison (see `soul.compare.runs.compare_runs`) with both texts of every row; return the file."""
     runs: Any = importlib.import_module("soul.compare.runs")  # by name: that package imports this one
     table = runs.compare_runs(folders, against, within=within)
     ids = ",".join(map(str, range(len(folders))))
-    start = f"compare/{ids}" + ("/within" if within else "")
-    of_sets = [(place, one, name) for place, one in enumerate(table.comparisons) for name in one.sets]
+    start = f"compare/{ids}" + ("/within" if within else "")  # in the API and behind "#"
+    sets = {f"{place}/{name}": (one, name) for place, one in enumerate(table.comparisons) for name in one.sets}
     data = {"folders": {"root": "", "folders": []}, start: table.to_json()}
-    data |= {f"{start}/rows/{place}/{name}": runs.rows_of(one, name) for place, one, name in of_sets}
+    data |= {f"{start}/rows/{key}": runs.rows_of(*of_set) for key, of_set in sets.items()}
     texts = (
-        (f"{start}/texts/{place}/{name}/{row.id}", to_json(runs.pair_texts(one, name, row.id)))
-        for place, one, name in of_sets
+        (f"{start}/texts/{key}/{row.id}", to_json(runs.pair_texts(one, name, row.id)))
+        for key, (one, name) in sets.items()
         for row in one.sets[name].rows
     )
-    return write_page(file, "Comparison", data, texts, start=f"compare/{ids}" + ("?within=1" if within else ""))
+    return write_page(file, "Comparison", data, texts, start)
 
 
 def indexed(folder: Path) -> TrainingView:
     """A training run whose index is up to date; raises RunFailed if it cannot be built."""
-    training = TrainingView(folder)
-    training.refresh()
-    if training.problem:
-        raise RunFailed(training.problem)
-    return training
+    view = TrainingView(folder)
+    view.refresh()
+    if view.problem:
+        raise RunFailed(view.problem)
+    return view
 
 
 def export(folder: Path, file: Path) -> Path:
-    """Write the only run in or below a folder as one file.
-
-    Raises:
-        BadSettings: there is none, or there are several.
-    """
-    match find(folder):
-        case [one]:
-            return _write(one, file)
-        case []:
-            raise BadSettings(f"{folder}: there is no training run or evaluation in or below this folder.")
-        case several:
-            known = ", ".join(found.path for found in several[:8]) + (", ..." if len(several) > 8 else "")
-            raise BadSettings(f"{folder} has several runs; pass the folder of one, or --site: {known}.")
+    """Write the only run in or below a folder as one file; raises BadSettings if there is none, or several."""
+    found = find(folder)
+    if not found:
+        raise BadSettings(f"{folder}: there is no training run or evaluation in or below this folder.")
+    if len(found) > 1:
+        known = ", ".join(one.path for one in found[:8]) + (", ..." if len(found) > 8 else "")
+        raise BadSettings(f"{folder} has several runs; pass the folder of one, or --site: {known}.")
+    return _write(found[0], file)
 
 
 def _write(found: Found, file: Path) -> Path:

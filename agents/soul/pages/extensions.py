@@ -1,11 +1,11 @@
-"""The parts of the API for comparisons, playground, annotation and reviews of data (`soul.pages.api.Extension`).
+"""The parts of the API for comparisons, playground, annotation and reviews of data.
 
     compare/ID,ID[/within]                      all numbers, as `soul compare --json` prints them
     compare/ID,ID[/within]/rows/K/SET           the rows of a set in the K-th comparison
     compare/ID,ID[/within]/texts/K/SET/ROW      both texts of a row
     play/about, play/rows/TASK?text=T&first=N, play/state/SESSION; POST play/start, say, refine, keep
     annotate/about?person=P                     progress, and the next item of a person; POST annotate/label
-    annotate/item/N?person=P                    an item again, with the person's label
+    annotate/item?person=P&item=N               an item again, with the person's label
     annotate/agreement                          the numbers of `soul judge agree --json`
     review/about, review/rows/FILE?reason=R&text=T&first=N; POST review/mark
 
@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soul.pages.api import BadRequest, NotThere, Query, number_in
+from soul.pages.api import NotThere, Query, called
 from soul.pages.catalogue import Catalogue
-
-KEPT = 4  # comparisons, because the rows behind them are asked for next
 
 
 class Comparisons:
@@ -32,7 +30,7 @@ class Comparisons:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self._tables: dict[tuple[Any, ...], Any] = {}
+        self._last: tuple[Any, Any] = (None, None)  # runs with their revisions, and their comparison
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
@@ -45,10 +43,10 @@ class Comparisons:
                 case []:
                     return table.to_json()
                 case ["rows", place, name]:
-                    return runs.rows_of(table.comparisons[number_in({"place": place}, "place") or 0], name)
+                    return runs.rows_of(table.comparisons[int(place)], name)
                 case ["texts", place, name, row]:
-                    return runs.pair_texts(table.comparisons[number_in({"place": place}, "place") or 0], name, row)
-        except LookupError:  # no such comparison, set or row
+                    return runs.pair_texts(table.comparisons[int(place)], name, row)
+        except (LookupError, ValueError):  # no such comparison, set or row
             pass
         raise NotThere
 
@@ -57,81 +55,48 @@ class Comparisons:
         if len(found) < len(ids):
             raise NotThere
         key = (*ids, within, *(view.overview(None)["revision"] for view in found))
-        if key not in self._tables:
+        if key != self._last[0]:
             views: dict[Path, Any] = {view.folder: view for view in found}
-
-            def groups_of(folder: Path) -> Any:
-                """Read the groups of a training run from its index, which takes much less time than its traces."""
-                return views[folder].ask(importlib.import_module("soul.compare.trainings").means_from_index)
-
-            self._tables[key] = runs.compare_runs(list(views), within=within, groups_of=groups_of)
-            for old in list(self._tables)[:-KEPT]:
-                del self._tables[old]
-        return self._tables[key]
-
-
-Gets = Mapping[tuple[str, int], Callable[..., Any]]
+            # The index of a training run has its groups; reading them from its traces takes much longer.
+            means = importlib.import_module("soul.compare.trainings").means_from_index
+            table = runs.compare_runs(list(views), within=within, groups_of=lambda folder: views[folder].ask(means))
+            self._last = key, table
+        return self._last[1]
 
 
 @dataclass(frozen=True)
 class Routes:
-    """An extension made of functions.
+    """An extension made of functions, which get further parts of the address, and values of the query or the body."""
 
-    Attributes:
-        gets: an address and the number of further parts -> function of the query and those parts.
-        posts: an address -> function of values of the request's body, and their names.
-    """
-
-    gets: Gets
-    posts: Mapping[str, tuple[Callable[..., Any], str]]
+    gets: Mapping[str, Callable[..., Any]]
+    posts: Mapping[str, Callable[..., Any]]
 
     def get(self, parts: Sequence[str], query: Query) -> Any:
         """The answer to an address."""
-        name, *rest = parts or [""]
-        if (answer := self.gets.get((name, len(rest)))) is None:
-            raise NotThere
-        return answer(query, *rest)
+        return called(self.gets, parts, query)
 
     def post(self, parts: Sequence[str], body: Mapping[str, Any]) -> Any:
-        """Carry out a request; raises BadRequest if its body lacks a value."""
-        if len(parts) != 1 or parts[0] not in self.posts:
-            raise NotThere
-        work, names = self.posts[parts[0]]
-        if missing := [name for name in names.split() if name not in body]:
-            raise BadRequest(f"{missing[0]}: the request has no such value")
-        return work(*(body[name] for name in names.split())) or {}
+        """Carry out a request."""
+        return called(self.posts, parts, body) or {}
 
 
 def play(ground: Any) -> Routes:
     """A playground: `soul view --play`."""
-    gets: Gets = {
-        ("about", 0): lambda query: ground.about(),
-        ("rows", 1): lambda query, task: ground.rows(task, query.get("text", ""), number_in(query, "first") or 0),
-        ("state", 1): lambda query, session: ground.state(session),
-    }
-    posts = {"start": (ground.start, "task row player"), "say": (ground.say, "session text")}
-    return Routes(gets, {**posts, "refine": (ground.refine, "session"), "keep": (ground.keep, "session as")})
+    gets = {"about": ground.about, "rows": ground.rows, "state": ground.state}
+    return Routes(gets, {"start": ground.start, "say": ground.say, "refine": ground.refine, "keep": ground.keep})
 
 
 def annotate(annotation: Any) -> Routes:
     """An annotation: `soul view --annotate FOLDER`."""
 
-    def about(query: Query) -> dict[str, Any]:
-        person = query.get("person")
+    def about(person: str = "") -> dict[str, Any]:
         return {**annotation.progress(), "next": annotation.next(person) if person else None}
 
-    def item(query: Query, number: str) -> Any:
-        return annotation.shown(query.get("person", ""), number_in({"item": number}, "item") or 0)
-
-    gets: Gets = {("about", 0): about, ("item", 1): item, ("agreement", 0): lambda query: annotation.agreement()}
-    return Routes(gets, {"label": (annotation.label, "person item value")})
+    gets = {"about": about, "item": annotation.shown, "agreement": annotation.agreement}
+    return Routes(gets, {"label": annotation.label})
 
 
 def review(data: Any) -> Routes:
     """The training files of a folder and what was left out of them: `soul view --review FOLDER`."""
-
-    def rows(query: Query, file: str) -> Any:
-        return data.rows(file, query.get("reason", ""), query.get("text", ""), number_in(query, "first") or 0)
-
-    gets: Gets = {("about", 0): lambda query: {"folder": str(data.folder), "files": data.about()}, ("rows", 1): rows}
-    return Routes(gets, {"mark": (data.mark, "file row mark")})
+    about = lambda: {"folder": str(data.folder), "files": data.about()}  # noqa: E731
+    return Routes({"about": about, "rows": data.rows}, {"mark": data.mark})

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -43,8 +43,6 @@ _SECONDS = ("timing_s/step", "timing_s/testing")
 RUN_FILE, FAILURE = "run.json", "failure.json"
 REWRITTEN = "The next start of the training writes it again."
 OUTAGE = 0.05  # share of a step's sessions that lost a judge, from which on it is an event
-_CHECKPOINT = re.compile(r"global_step_(\d+)")
-_LOST, _ALARM = "judge/failure_share", "alarm/"
 
 
 class NotARun(SoulError):
@@ -52,20 +50,13 @@ class NotARun(SoulError):
 
 
 class TrainingFiles(NamedTuple):
-    """The content of a training run's small files.
-
-    Attributes:
-        run, failure: run.json and failure.json; {} without a readable one.
-        metrics: step -> its numbers, in the order of the steps.
-        problems: what cannot be read.
-        resumed: step and time of each resume; `started`: when the run started for the last time, 0 if unknown.
-    """
+    """The content of a training run's small files."""
 
     folder: Path
-    run: dict[str, Any]
+    run: dict[str, Any]  # run.json and failure.json; {} without a readable one
     failure: dict[str, Any]
-    metrics: dict[int, dict[str, float]]
-    problems: list[str]
+    metrics: dict[int, dict[str, float]]  # step -> its numbers, in the order of the steps
+    problems: list[str]  # what cannot be read
 
     @classmethod
     def read(cls, folder: Path) -> TrainingFiles:
@@ -86,17 +77,17 @@ class TrainingFiles(NamedTuple):
 
     @property
     def resumed(self) -> list[tuple[int, float]]:
-        known = [one for one in self.run.get("resumed") or () if isinstance(one, Mapping) and finite(one.get("step"))]
-        return [(one["step"], finite(one.get("time")) or 0.0) for one in known]
-
-    @property
-    def started(self) -> float:
-        return max([finite(self.run.get("started")) or 0.0, *(time for _, time in self.resumed)])
+        """Step and time of each resume."""
+        return [(one["step"], one["time"]) for one in self.run.get("resumed", ())]
 
     def series(self) -> dict[str, Any]:
         """{"steps", "series": metric -> its values, None where a step has none}."""
-        names = sorted({name for numbers in self.metrics.values() for name in numbers} - {"step"})
-        series = {name: [finite(numbers.get(name)) for numbers in self.metrics.values()] for name in names}
+
+        def known(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
+
+        names = sorted(set().union(*self.metrics.values()) - {"step"})
+        series = {name: [known(numbers.get(name)) for numbers in self.metrics.values()] for name in names}
         return {"steps": list(self.metrics), "series": series}
 
     def events(self) -> list[dict[str, Any]]:
@@ -105,28 +96,31 @@ class TrainingFiles(NamedTuple):
         found += [(step, "checkpoint", f"checkpoint global_step_{step}") for step in checkpoints(self.folder)]
         before: Mapping[str, float] = {}
         for step, numbers in self.metrics.items():
-            if (lost := numbers.get(_LOST, 0.0)) >= OUTAGE:
+            if (lost := numbers.get("judge/failure_share", 0.0)) >= OUTAGE:
                 found.append((step, "outage", f"a judge failed in {lost:.0%} of the sessions"))
-            raised = [name for name in numbers if name.startswith(_ALARM) and numbers[name] and not before.get(name)]
-            found += [(step, "alarm", name.removeprefix(_ALARM)) for name in raised]
+            raised = [name for name in numbers if name.startswith("alarm/") and numbers[name] and not before.get(name)]
+            found += [(step, "alarm", name.removeprefix("alarm/")) for name in raised]
             before = numbers
         if self.failure:  # after the last step; if the run was resumed since, at that step
-            since = [step for step, time in self.resumed if time > (finite(self.failure.get("time")) or 0.0)]
+            since = [step for step, time in self.resumed if time > self.failure["time"]]
             step = since[0] if since else max(self.metrics, default=0)
             found.append((step, "outage", f"the run ended: {self.failure.get('cause')}"))
-        ordered = sorted(found, key=lambda event: event[0])
-        return [{"step": step, "kind": kind, "text": text} for step, kind, text in ordered]
+        return [dict(zip(("step", "kind", "text"), one, strict=True)) for one in sorted(found, key=itemgetter(0))]
 
 
-def finite(value: Any) -> float | None:
-    """The value, if it is a finite number."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+def stamp(path: Path) -> tuple[int, int, int]:
+    """The facts that change when a file does; zeros without the file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def checkpoints(folder: Path) -> list[int]:
     """The steps of the checkpoints in a run's folder."""
-    matches = map(_CHECKPOINT.fullmatch, os.listdir(folder) if folder.is_dir() else ())
-    return sorted(int(match.group(1)) for match in matches if match)
+    numbers = (path.name.removeprefix("global_step_") for path in folder.glob("global_step_*"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
@@ -155,7 +149,6 @@ class RunFacts:
         curves: "draft", "refined", "validation", "loss" -> at most POINTS means over equal spans of steps.
     """
 
-    place: Path
     kind: Kind
     name: str
     state: State
@@ -185,11 +178,7 @@ def kind_of(place: Path) -> Kind | None:
 
 
 def facts(place: Path) -> RunFacts:
-    """The facts about the run in this folder.
-
-    Raises:
-        NotARun: there is none, or its files are damaged.
-    """
+    """The facts about the run in this folder; raises NotARun if there is none, or its files are damaged."""
     kind = kind_of(place)
     if kind is None:
         raise NotARun(f"{place} has no training run ({METRICS}, {TRACES}/) and no evaluation ({CHOSEN}, {JOURNAL}).")
@@ -203,7 +192,8 @@ def bucketed(values: Sequence[float | None], count: int) -> list[float | None]:
     """At most so many means over equal spans; None for a span without values."""
     count = min(count, len(values))
     spans = (values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count))
-    return [_mean([value for value in span if value is not None]) for span in spans]
+    known = ([value for value in span if value is not None] for span in spans)
+    return [statistics.fmean(span) if span else None for span in known]
 
 
 def _training(place: Path) -> RunFacts:
@@ -214,8 +204,8 @@ def _training(place: Path) -> RunFacts:
     def column(pattern: str) -> dict[int, float]:
         """Step -> the mean of its metrics with such a name."""
         named = [key for key in keys if re.fullmatch(pattern, key)]
-        found = {step: _mean([numbers[key] for key in named if key in numbers]) for step, numbers in steps.items()}
-        return {step: mean for step, mean in found.items() if mean is not None}
+        known = {step: [numbers[key] for key in named if key in numbers] for step, numbers in steps.items()}
+        return {step: statistics.fmean(values) for step, values in known.items() if values}
 
     columns = {name: values for name, pattern in _CURVES.items() if (values := column(pattern))}
     drafts, last = columns.get("draft", {}), {name: list(values.values())[-1] for name, values in columns.items()}
@@ -228,11 +218,10 @@ def _training(place: Path) -> RunFacts:
     traces = [file.stat.st_mtime for file in trace_files(place / TRACES)]
     changed = max([_changed(place, METRICS, RUN_FILE, FAILURE, USAGE), *traces])
     ended = done >= total if total else _changed(place, REPORT) >= written > 0
-    state = _state(is_held(place), changed, failure.get("time", 0.0) > files.started, ended)
-    cost_usd, unpriced = _cost([usage["total"]] if usage else [])
+    started = max([run.get("started", 0.0), *(time for _, time in files.resumed)])  # for the last time
+    state = _state(is_held(place), changed, failure.get("time", 0.0) > started, ended)
     seconds = [numbers[name] for numbers in steps.values() for name in _SECONDS if name in numbers]
     return RunFacts(
-        place=place,
         kind="training",
         name=place.resolve().name,
         state=state,
@@ -242,8 +231,7 @@ def _training(place: Path) -> RunFacts:
         score=last.get("draft"),
         interval=_interval(steps[max(drafts)], names) if drafts else None,
         seconds=math.fsum(seconds) if seconds else None,
-        cost_usd=cost_usd,
-        unpriced=unpriced,
+        **_cost([usage["total"]] if usage else []),
         tasks=names,
         cause=str(failure.get("cause", "")) if state == "failed" else next(iter(files.problems), ""),
         objective=str(run.get("objective") or ""),
@@ -261,14 +249,12 @@ def _evaluation(place: Path) -> RunFacts:
     sets, macro = results.get("sets", {}), results.get("averages", {}).get("macro", {})
     done = {name: sets.get(name, {}).get("samples", 0) for name in wanted}
     tests = [results["judge_tests"]["usage"]] if "judge_tests" in results else []
-    cost_usd, unpriced = _cost([*(usage for one in sets.values() for usage in one["usage"].values()), *tests])
     changed, seconds = _changed(place, JOURNAL, CHOSEN), _changed(place, JOURNAL) - _changed(place, CHOSEN)
     # Later generations (NAME-HASH.2) use the lock of the first one; the newest is the one that grows.
     first, _, number = place.name.rpartition(".")
     owner, count = (place.with_name(first), int(number)) if first and number.isdigit() else (place, 1)
     held = is_held(owner) and not owner.with_name(f"{owner.name}.{count + 1}").exists()
     return RunFacts(
-        place=place,
         kind="evaluation",
         name=str(settings["policy"]["model"]),
         state=_state(held, changed, False, all(done[name] >= wanted[name] for name in wanted)),
@@ -278,8 +264,7 @@ def _evaluation(place: Path) -> RunFacts:
         score=macro.get("mean"),
         interval=tuple(macro["interval"]) if macro.get("interval") else None,
         seconds=seconds if seconds > 0 else None,
-        cost_usd=cost_usd,
-        unpriced=unpriced,
+        **_cost([*(usage for one in sets.values() for usage in one["usage"].values()), *tests]),
         tasks=list(wanted),
     )
 
@@ -299,12 +284,9 @@ def _interval(numbers: Mapping[str, float], names: Sequence[str]) -> Interval | 
     return max(low, numbers[_CURVES["draft"]] - half), min(high, numbers[_CURVES["draft"]] + half)
 
 
-def _cost(usages: Sequence[Mapping[str, Any]]) -> tuple[float | None, bool]:
-    return sum(one["cost_usd"] for one in usages) if usages else None, any(one["unpriced"] for one in usages)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+def _cost(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    cost = sum(one["cost_usd"] for one in usages) if usages else None
+    return {"cost_usd": cost, "unpriced": any(one["unpriced"] for one in usages)}
 
 
 def _changed(place: Path, *names: str) -> float:

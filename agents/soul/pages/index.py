@@ -8,12 +8,11 @@ A file is known by inode, time and size. What happened to it decides what is don
     is no longer there  its rows go
 
 The page gets the sessions as JSON columns: what is newer than the last row and revision that it knows, or all rows
-where some have gone since: at the end of a step, whose live rows its final file replaces. Columns of repeated texts are
-coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
+where some have gone since. Columns of repeated texts are coded: {"values": ["sotopia"], "codes": [0, 0, 0]}.
 
 Several viewers may use one index: every change holds `traces/.index.lock`. SQLite's journal is the plain one, because a
-write-ahead log does not work on network file systems. Where the traces' folder cannot be written to (a colleague's run,
-a file system without locks), the index is in a temporary folder and goes with the process.
+write-ahead log does not work on network file systems. Where the traces' folder cannot be written to, the index is in a
+temporary folder and goes with the process.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from soul.errors import one_line
+from soul.errors import RunFailed, one_line
 from soul.files.line_file import DamagedFile, Line, lines_of
 from soul.files.trace_files import TraceFile, trace_files
 from soul.pages.session_row import CALL_SUMS, SessionRow, Uses, calls_rows
@@ -42,21 +41,20 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 9  # of the tables; raise it when you change them
+VERSION = 10  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
-_FACTS = ("inode", "mtime_ns", "size", "indexed", "lines")
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.
-OF_ROW = tuple(name for name in SessionRow._fields if name not in ("row", "prompts", "said", "told"))
+OF_ROW = tuple(name for name in SessionRow._fields if name not in ("prompts", "said", "told"))
 COLUMNS = ("id", "step", "split", "live", *OF_ROW)
 _ROWS = f"""SELECT s.id, f.step, f.split, f.live, {", ".join(f's."{name}"' for name in OF_ROW)}
     FROM sessions s JOIN files f ON f.id = s.file_id"""
-_SAME_FILE = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _FACTS)} WHERE id = ?"
+_READ = """UPDATE files SET inode = ?, mtime_ns = ?, size = ?, indexed = ?, lines = ?,
+    problem = CASE WHEN bad THEN problem ELSE ? END WHERE id = ?"""
 # Live rows of sessions that are also in a finished file.
 _FINISHED = """SELECT s.id FROM sessions s JOIN files f ON f.id = s.file_id
     WHERE f.live AND s.session != '' AND EXISTS (SELECT 1 FROM sessions o JOIN files g ON g.id = o.file_id
         WHERE o.session = s.session AND NOT g.live AND g.step = f.step)"""
-
 
 # A row's id is never used again (AUTOINCREMENT): a page that knows the rows up to an id asks for later ones only.
 # `removed` is the revision in which rows went for the last time.
@@ -74,10 +72,6 @@ CREATE TABLE meta (removed INTEGER, revision INTEGER);
 """
 
 
-class DamagedIndex(Exception):
-    """The index cannot be read. The next change builds it again."""
-
-
 class KnownFile(NamedTuple):
     """The state of a trace file in the index: `indexed` bytes of it are read, `lines` of them whole lines."""
 
@@ -90,7 +84,7 @@ class KnownFile(NamedTuple):
 
     def unchanged(self, stat: os.stat_result) -> bool:
         """Compare it with the file that is there."""
-        return (self.inode, self.mtime_ns, self.size) == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        return self[1:4] == (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 class SessionIndex:
@@ -117,14 +111,14 @@ class SessionIndex:
                 pass
 
     def read(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Answer a question from one state of the index; raises DamagedIndex, and `refresh` makes a new one."""
+        """Answer a question from one state of the index; raises RunFailed if it is damaged: `refresh` mends it."""
         try:
             with closing(self._connection("ro")) as connection:
                 connection.execute("BEGIN")
                 return question(connection)
         except sqlite3.DatabaseError as error:
             self._checked = None
-            raise DamagedIndex(f"{self.path}: {error}") from error
+            raise RunFailed(f"{self.path} is damaged ({error}). Run the same command again.") from None
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
@@ -168,15 +162,11 @@ class SessionIndex:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
 
     def refresh(self, progress: Callable[[float], None] = lambda share: None) -> None:
-        """Bring the index up to date with the files; `progress` gets the share of the bytes that are indexed.
-
-        Raises:
-            sqlite3.DatabaseError, OSError: the index cannot be written.
-        """
+        """Bring the index up to date; `progress` gets the share of the bytes. Raises what `change` raises."""
         files = trace_files(self.traces)
         try:
             known = self.read(_known_files)
-        except DamagedIndex:
+        except RunFailed:
             known = {}
         stale = [file for file in files if file.name not in known or not known[file.name].unchanged(file.stat)]
         total, done = sum(file.stat.st_size for file in stale), 0
@@ -203,23 +193,21 @@ class SessionIndex:
             if known and not (file.live and known.inode == stat.st_ino and stat.st_size > known.size):
                 _forget(connection, known.id)
                 known = None
-            facts = stat.st_ino, stat.st_mtime_ns, stat.st_size
-            if known is None:
-                new = {"name": file.name, "split": file.split, "step": file.step, "live": file.live}
-                known = KnownFile(_insert(connection, "files", new), *facts, 0, 0)
-            end, count = known.indexed, known.lines
+            new = {"name": file.name, "split": file.split, "step": file.step, "live": file.live}
+            file_id = known.id if known else _insert(connection, "files", new)
+            end, count = (known.indexed, known.lines) if known else (0, 0)
             uses: list[Uses] = []
             with suppress(DamagedFile):  # what is before the tear counts; `torn` names the file
-                for line in lines_of(opened, known.indexed):
+                for line in lines_of(opened, end):
                     end, count = line.end, count + 1
-                    if record := _add(connection, known.id, line, f"{file.name}: line {count}"):
+                    if record := _add(connection, file_id, line, f"{file.name}: line {count}"):
                         uses.append((record.task, record.usage))
             for row in calls_rows(uses):
-                _insert(connection, "calls", {"file_id": known.id, **row})
-            connection.execute(_SAME_FILE, (*facts, end, count, known.id))
+                _insert(connection, "calls", {"file_id": file_id, **row})
             torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"
             problem = torn if end < stat.st_size and not file.live else None
-            connection.execute("UPDATE files SET problem = ? WHERE id = ? AND bad = 0", (problem, known.id))
+            facts = (stat.st_ino, stat.st_mtime_ns, stat.st_size, end, count, problem, file_id)
+            connection.execute(_READ, facts)
             connection.execute("UPDATE meta SET revision = revision + 1")
 
     def _drop(self, gone: Iterable[str]) -> None:
@@ -272,11 +260,9 @@ def _remove(connection: sqlite3.Connection, ids: str) -> None:
 
 
 def columns_after(connection: sqlite3.Connection, after: int, known: int | None) -> dict[str, Any]:
-    """The sessions with a higher id than the page has (0: none), whose last answer had the revision `known`.
+    """The sessions after an id that the page has (0: none), whose last answer had the revision `known`.
 
-    Returns:
-        {"revision", "reset", "columns"}. With `reset`, rows have gone or the index is another one than the page knows:
-        it drops its rows, and `columns` has all.
+    With "reset", rows have gone or the index is another one: the page drops its rows, and "columns" has all.
     """
     removed, revision = connection.execute("SELECT removed, revision FROM meta").fetchone()
     reset = after > 0 and (known is None or not removed <= known <= revision)
@@ -294,7 +280,6 @@ def as_columns(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     turned: list[list[Any]] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in COLUMNS]
     columns: dict[str, Any] = dict(zip(COLUMNS, turned, strict=True))
     for name in _CODED:
-        places: dict[Any, int] = {}
-        codes = [places.setdefault(value, len(places)) for value in columns[name]]
-        columns[name] = {"values": list(places), "codes": codes}
+        places = {value: place for place, value in enumerate(dict.fromkeys(columns[name]))}
+        columns[name] = {"values": list(places), "codes": [places[value] for value in columns[name]]}
     return columns

@@ -4,10 +4,9 @@ script/ has one class for each view and the components that they share; style.cs
 through `Source` (script/source.js): over HTTP from `soul view`, or from compressed script elements of the file. Both
 answer the same addresses (`soul.pages.api`), so that no view knows which of them it reads.
 
-Texts of a policy are hostile: they may contain `</script>`, `<!--` or characters that a browser reads as line ends.
-Packed data is gzip in base64, whose alphabet has none of these. The content security policy allows this script and this
-style by their hashes and nothing else; a served page may also fetch from its own server. Trusted Types ensure that
-texts are inserted only as text.
+Texts of a policy are hostile: they may contain `</script>` or `<!--`. Packed data is gzip in base64, whose alphabet has
+neither. The content security policy allows this script and this style by their hashes and nothing else; a served page
+may also fetch from its own server. Trusted Types ensure that texts are inserted only as text.
 """
 
 from __future__ import annotations
@@ -25,12 +24,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
+import pydantic_core
+
 from soul.files.whole_file import write_whole
 
 _HERE = Path(__file__).parent
 # Files of script/, in the order in which they need each other: components first, then the views.
 SCRIPTS = (
-    "elements source store link table list chart curves scatter diff scene turns session "
+    "elements source store link table list chart curves diff scene turns session "
     "home learning feedback sessions group row judge costs results compare play annotate review app"
 ).split()
 POLL_MS = 3000  # how often a served page asks for news
@@ -81,12 +82,12 @@ def _data(data: Mapping[str, Any], texts: Iterable[tuple[str, str]]) -> Iterator
     addresses: list[str] = []
     starts: list[int] = []
     for part in _parts(texts):
-        yield _element(f"part-{len(starts)}", packed("\n".join(line for _, line in part)))
+        yield _element(f"part-{len(starts)}", "\n".join(line for _, line in part))
         starts.append(len(addresses))
         addresses += [address for address, _ in part]
-    yield _element("texts", packed(to_json({"addresses": addresses, "starts": starts})))
+    yield _element("texts", to_json({"addresses": addresses, "starts": starts}))
     for address, answer in data.items():
-        yield _element(f"data:{address}", packed(to_json(answer)))
+        yield _element(f"data:{address}", to_json(answer))
 
 
 def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
@@ -94,25 +95,29 @@ def _parts(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     part: list[tuple[str, str]] = []
     size = 0
     for text in texts:
-        if part and size + len(text[1]) > PART_CHARACTERS:
-            yield part
-            part, size = [], 0
-        part.append(text)
         size += len(text[1])
+        if part and size > PART_CHARACTERS:
+            yield part
+            part, size = [], len(text[1])
+        part.append(text)
     if part:
         yield part
 
 
-def _element(name: str, body: str) -> str:
+def _element(name: str, text: str) -> str:
+    """A script element with the text as gzip in base64; equal texts give equal results."""
+    # Lone surrogates occur only in JSON strings here. They become escapes, which JSON reads back unchanged.
+    stored = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=6, mtime=0)
+    body = base64.b64encode(stored).decode("ascii")
     return f'<script type="application/gzip" id="{escape(name)}">{body}</script>\n'
 
 
 def _pieces(title: str, known: Mapping[str, Any], data: Iterable[str]) -> Iterator[str]:
     before, after = _read("page.html").split("$data\n")
-    connect = bool(known["served"])
-    yield _filled(before, title=escape(title), style=_read("style.css"), policy=escape(_policy(connect)))
+    policy = escape(_policy(connect=known["served"]))
+    yield _filled(before, title=escape(title), style=_read("style.css"), policy=policy)
     yield from data
-    yield _filled(after, script=_script(), known=embedded(known))
+    yield _filled(after, script=_script(), known=to_json(known).replace("<", "\\u003c"))
 
 
 @cache
@@ -139,40 +144,23 @@ def _filled(template: str, **values: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")  # a name may contain a lone surrogate
 
 
-def packed(text: str) -> str:
-    """Text as gzip in base64; equal texts give equal results."""
-    return base64.b64encode(gzip.compress(_bytes(text), compresslevel=6, mtime=0)).decode("ascii")
-
-
-def embedded(value: Any) -> str:
-    """JSON that is safe in a script element: nothing in it can end the element or start a comment."""
-    text = to_json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return _bytes(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")).decode("utf-8")
-
-
 def to_json(value: Any) -> str:
     """JSON that a browser can read; see `plain`."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError):  # a mapping that is not a dict, or NaN
+    try:  # four times as fast as the standard library, and nearly always enough
+        text = pydantic_core.to_json(value, inf_nan_mode="strings").decode()
+    except pydantic_core.PydanticSerializationError:  # half a surrogate pair, or an integer of any length
         text = ""
-    # This is nearly always enough. Checking every value one by one takes five times as long.
     if not text or _LONG_NUMBER.search(text):
-        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     return text
 
 
 def plain(value: Any) -> Any:
     """The value with every number that JSON or JavaScript cannot represent replaced by its text."""
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     if isinstance(value, int) and abs(value) > LARGEST_EXACT:
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _bytes(text: str) -> bytes:
-    # Lone surrogates occur only in JSON strings here. They become escapes, which JSON reads back unchanged.
-    return text.encode("utf-8", "backslashreplace")

@@ -14,15 +14,14 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from soul.errors import BadSettings, SoulError, one_line
-from soul.pages.api import Api, BadRequest, NotThere
+from soul.pages.api import Api, NotThere
 from soul.pages.page import ServedPage, to_json
 from soul.pages.sessions import NoSession
 
@@ -30,7 +29,6 @@ logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 GZIP_FROM = 1000  # bytes
 MOST_BYTES = 1_000_000  # of a request's body
-HTML = "text/html; charset=utf-8"
 SAFETY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -38,17 +36,12 @@ SAFETY = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+POLICY = "Content-Security-Policy"
 NO_CONTENT = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves a page and its API; `serve_forever` until `shutdown`.
-
-    Args:
-        port: 0 for any free one.
-
-    Attributes:
-        address: what to open in a browser.
+    """Serves a page and its API at `address`, `serve_forever` until `shutdown`. Port 0 is any free one.
 
     Raises:
         BadSettings: the port is taken.
@@ -87,10 +80,10 @@ class Handler(BaseHTTPRequestHandler):
         parts, query = asked
         match parts:
             case []:
-                self._send(HTTPStatus.FOUND, "text/plain", b"", {"Location": f"/{self.server.token}/"})
+                self._send(HTTPStatus.FOUND, "text/plain", b"", Location=f"/{self.server.token}/")
             case [""]:
                 html, policy = self.server.page
-                self._send(HTTPStatus.OK, HTML, html.encode("utf-8"), policy=policy)
+                self._send(HTTPStatus.OK, "text/html; charset=utf-8", html.encode("utf-8"), **{POLICY: policy})
             case ["api", *rest]:
                 self._answer(lambda: self.server.api.get(rest, query))
             case _:
@@ -103,8 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         if (asked := self._asked()) is None:
             return
         if not self.server.api.writes:
-            self._refuse()
-            return
+            return self._refuse()
         length = self.headers.get("Content-Length", "")
         own = self.headers.get("Origin") in {f"http://{host}" for host in self.server.hosts}
         if not own or self.headers.get_content_type() != "application/json":
@@ -135,38 +127,27 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, ask: Callable[[], Any]) -> None:
         try:
             self._json(ask())
-        except NotThere:
+        except (NotThere, FileNotFoundError):
             self._problem(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
-        except BadRequest as error:
-            self._problem(HTTPStatus.BAD_REQUEST, str(error))
         except NoSession as error:
             self._problem(HTTPStatus.GONE, f"{error}.")
         except SoulError as error:
             self._problem(HTTPStatus.UNPROCESSABLE_ENTITY, one_line(error))
-        except FileNotFoundError:
-            self._problem(HTTPStatus.NOT_FOUND, "This file was there a moment ago, and is gone.")
 
     def _json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = to_json(value).encode("utf-8", "backslashreplace")
         encoding = {"Vary": "Accept-Encoding"}
         if len(body) >= GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
             body, encoding = gzip.compress(body, compresslevel=1), {**encoding, "Content-Encoding": "gzip"}
-        self._send(status, "application/json", body, encoding)
+        self._send(status, "application/json", body, **encoding)
 
     def _problem(self, status: HTTPStatus, text: str) -> None:
         self.close_connection = True
         self._json({"error": text}, status)
 
-    def _send(
-        self,
-        status: HTTPStatus,
-        kind: str,
-        body: bytes,
-        more: Mapping[str, str] = MappingProxyType({}),
-        policy: str = NO_CONTENT,
-    ) -> None:
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, **more: str) -> None:
         self.send_response(status)
-        about = {"Content-Type": kind, "Content-Length": str(len(body)), "Content-Security-Policy": policy}
+        about = {"Content-Type": kind, "Content-Length": str(len(body)), POLICY: NO_CONTENT}
         closing = {"Connection": "close"} if self.close_connection else {}
         for name, value in {**about, **SAFETY, **more, **closing}.items():
             self.send_header(name, value)
@@ -181,9 +162,6 @@ class Handler(BaseHTTPRequestHandler):
 
 def _object(stored: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(stored)
-    except ValueError as error:
-        raise BadRequest(f"the request is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BadRequest("the request is not an object")
-    return value
+        return dict(json.loads(stored))
+    except (ValueError, TypeError) as error:
+        raise SoulError(f"the request is no JSON object: {error}") from None

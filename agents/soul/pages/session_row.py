@@ -19,7 +19,7 @@ class SessionRow(NamedTuple):
     """A row of the table `sessions`, without its place in the files.
 
     Attributes:
-        number: position of the row in its task file; `row` is the record's own index.
+        number: position of the row in its task file.
         prompt: the group of sessions that share a prompt.
         draft, refined: rewards; None without a verdict or an episode.
         cause: the first failure of the session: of the draft, the refined episode or the feedback.
@@ -35,7 +35,6 @@ class SessionRow(NamedTuple):
     task: str
     file: str
     number: int
-    row: int
     prompt: str
     session: str
     draft: float | None
@@ -58,15 +57,13 @@ class SessionRow(NamedTuple):
     def from_record(cls, record: SessionRecord) -> SessionRow:
         """The row of a session."""
         draft, refined = record.draft, record.refined
-        failed = [cause for attempt in record.attempts if (cause := attempt.cause)]
-        failed += [record.feedback_failure.cause] if record.feedback_failure else []
+        causes = [*(attempt.cause for attempt in record.attempts), getattr(record.feedback_failure, "cause", None)]
         advantages, usages = record.advantages, record.usage.values()
         unpriced = any(usage.unpriced for usage in usages)
         return cls(
             task=record.task,
             file=record.file,
             number=record.number,
-            row=record.row,
             prompt=record.prompt or f"{record.file}:{record.number}",
             session=record.session,
             draft=_rounded(draft.reward),
@@ -74,7 +71,7 @@ class SessionRow(NamedTuple):
             advantage_draft=_rounded(advantages.get("draft")),
             advantage_refined=_rounded(advantages.get("refined_base", advantages.get("refined_feedback"))),
             redactions=record.redactions,
-            cause=failed[0] if failed else None,
+            cause=next(filter(None, causes), None),
             disagree=int(any(map(_disagree, record.attempts))),
             dropped=int(record.dropped),
             seconds=round(_seconds(record), 3),
@@ -88,9 +85,7 @@ class SessionRow(NamedTuple):
 
 
 # Sums over a role's calls in some sessions, beside "failed": calls without a usable answer (see `Usage`).
-CALL_SUMS = tuple(
-    "calls requests cache_hits prompt_tokens completion_tokens cost_usd unpriced seconds queued_s".split()
-)
+CALL_SUMS = "calls requests cache_hits prompt_tokens completion_tokens cost_usd unpriced seconds queued_s".split()
 Uses = tuple[str, Mapping[str, Usage]]  # a session's task and its calls by role
 
 

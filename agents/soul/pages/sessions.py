@@ -1,8 +1,8 @@
 """The text of one session, read from its trace by offset, and a search in the texts of all sessions.
 
-A search reads every line, and answers in parts. Most lines are ruled out by their bytes, without parsing:
-the wanted text, as JSON writes it, in lower case. A text with letters outside ASCII can be written in several ways, so
-only its longest run of ASCII letters is looked for first. What is left is parsed, and the texts themselves decide.
+A search reads every line, and answers in parts. Most lines are ruled out by their bytes, without parsing: the wanted
+text, as JSON writes it, in lower case, or its longest run of ASCII letters, because others can be written in several
+ways. What is left is parsed, and the texts themselves decide.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from soul.files.line_file import DamagedFile, line_from
 from soul.record import BadRecord, Failure, SessionRecord
+from soul.shown_answers import Answers
 
 _PLACES = 'SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id'
 SEARCH_S = 0.5  # that one answer of a search may take
@@ -37,26 +39,19 @@ class Place(NamedTuple):
     length: int
 
 
-def place_of(connection: sqlite3.Connection, session: int) -> Place:
-    """The place of a session; raises NoSession if the index has none of this id."""
-    row = connection.execute(f"{_PLACES} WHERE s.id = ?", (session,)).fetchone()
-    if row is None:
-        raise NoSession(f"there is no session {session} any more")
-    return Place(*row)
-
-
-def places_after(connection: sqlite3.Connection, after: int) -> list[Place]:
-    """The places of all sessions with a higher id, in the order of their ids."""
-    return [Place(*row) for row in connection.execute(f"{_PLACES} WHERE s.id > ? ORDER BY s.id", (after,))]
+def places_of(connection: sqlite3.Connection, condition: str, *values: Any) -> list[Place]:
+    """The places of the sessions for which a condition on sessions `s` and their files `f` holds."""
+    return [Place(*row) for row in connection.execute(f"{_PLACES} WHERE {condition}", values)]
 
 
 def read_line(traces: Path, place: Place) -> bytes:
     """The line of a session; raises NoSession if the file is not the one that was indexed any more."""
     try:
-        with (traces / place.file).open("rb") as file:
+        path = traces / place.file
+        with path.open("rb", buffering=0) as file:
             same = os.fstat(file.fileno()).st_ino == place.inode
             stored = os.pread(file.fileno(), place.length, place.offset)
-        line = line_from(stored, Path(place.file)) if same and len(stored) == place.length else b""
+        line = line_from(stored, path) if same and len(stored) == place.length else b""
     except FileNotFoundError:
         raise NoSession(f"{place.file} was there when it was indexed, and is gone") from None
     except DamagedFile:  # its bytes have changed
@@ -66,12 +61,13 @@ def read_line(traces: Path, place: Place) -> bytes:
     raise NoSession(f"{place.file} has been written again since it was indexed")
 
 
-def session_object(line: bytes, where: str) -> dict[str, Any]:
-    """A session's line as an object; raises NoSession if it is none."""
-    try:
-        return dict(json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise NoSession(f"{where}: {error}") from None
+def shown(record: SessionRecord, answers: Answers) -> dict[str, Any]:
+    """A session as the page shows it: its record with question and answers, and of its usage what is not zero."""
+    usage = {
+        role: {name: value for name, value in use.to_json().items() if value and name != "latency"}
+        for role, use in record.usage.items()
+    }
+    return {**record.model_dump(), "usage": usage, **answers._asdict()}
 
 
 def search(traces: Path, places: Sequence[Place], text: str) -> dict[str, Any]:
@@ -110,27 +106,22 @@ def texts(record: SessionRecord) -> Iterator[str]:
         for messages in [*(attempt.seats or {}).values(), *(call.request for call in attempt.calls)]:
             yield from (message["content"] for message in messages)
         replies = [call.reply for call in attempt.calls]
-        yield from _leaves([replies, attempt.critique, attempt.episode, _parts(attempt.failure), attempt.ended])
-    failure = _parts(record.feedback_failure)
-    yield from _leaves([record.feedback, failure, record.redacted, record.record, record.groups])
-
-
-def _parts(failure: Failure | None) -> list[str]:
-    return [failure.stage, failure.cause, failure.detail] if failure else []
+        yield from _leaves([replies, attempt.critique, attempt.episode, attempt.failure, attempt.ended])
+    yield from _leaves([record.feedback, record.feedback_failure, record.redacted, record.record, record.groups])
 
 
 def _needle(text: str) -> bytes:
     """Bytes that every line with the text contains, once they are in lower case."""
-    runs = re.findall(r"[\x00-\x7f]+", text)
-    longest = max(runs, key=len, default="")
+    longest = max(re.findall(r"[\x00-\x7f]+", text), key=len, default="")
     return json.dumps(longest)[1:-1].lower().encode("ascii")
 
 
 def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, Failure):
+        value = vars(value)
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
+        yield from chain.from_iterable(map(_leaves, value))
     elif value is not None:
         yield str(value)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ LATEST = 10_000  # sessions that are read
 SENTENCES, THEMES, WORDS = 12, 8, 5  # that are shown; words of a theme
 SHORTEST = 8  # characters of a sentence
 COMMON = 0.6  # share of the texts from which on a word is no theme
-_PLACES = f"""SELECT s.id, f.name, f.inode, s."offset", s.length FROM sessions s JOIN files f ON f.id = s.file_id
-    WHERE NOT f.live AND f.split = 'step' AND s.told IS NOT NULL AND draft IS NOT NULL AND refined IS NOT NULL
+# The latest sessions with feedback and both rewards (`soul.pages.sessions.places_of`).
+WITH_FEEDBACK = f"""NOT f.live AND f.split = 'step' AND s.told IS NOT NULL AND draft IS NOT NULL AND refined IS NOT NULL
     ORDER BY s.id DESC LIMIT {LATEST}"""
 _STOP = set(
     "about after also because been before does from have into just like more most must only other should some such "
@@ -26,15 +25,10 @@ _STOP = set(
 )
 
 
-def places(connection: sqlite3.Connection) -> list[Place]:
-    """The places of the latest sessions with feedback and both rewards."""
-    return [Place(*row) for row in connection.execute(_PLACES)]
-
-
-def themes(traces: Path, known: list[Place]) -> dict[str, Any]:
+def themes(traces: Path, places: Sequence[Place]) -> dict[str, Any]:
     """{"read": sessions, "sentences" and "themes": [{"text", "ids": of the sessions}], the most frequent first}."""
     texts: dict[int, str] = {}
-    for place in known:
+    for place in places:
         try:
             texts[place.id] = str(json.loads(read_line(traces, place)).get("feedback") or "")
         except (NoSession, ValueError):  # its step has been written again since; the next answer has the new rows

@@ -1,4 +1,4 @@
-"""Numbers of a run from its index: curves over the steps, and calls.
+"""Numbers of a run from its index: curves over the steps, calls, and what its judge did.
 
 Curves are means of rewards with 95 % bands (`soul.metrics.intervals`). Sessions of one prompt are not independent: as
 in `ditto/reward_draft` and its error, the mean is over sessions and the band over the means of prompts. The band of all
@@ -10,60 +10,48 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from soul import tasks
 from soul.errors import UnknownTask
-from soul.metrics.intervals import ANY, Interval, mean_of, pooled
+from soul.metrics.intervals import ANY, FEWEST, Interval, Z, mean_of, pooled
 from soul.pages.session_row import CALL_SUMS
 
-_CALLS = f"""
-SELECT f.step, f.split, c.role, c.task, {", ".join(f"sum({name}) AS {name}" for name in ("failed", *CALL_SUMS))}
-FROM calls c JOIN files f ON f.id = c.file_id WHERE NOT f.live
-GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step
-"""
-_PROBLEMS = "SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id"
-ALL = "all"  # the curves over all tasks
-_BOTH = "draft IS NOT NULL AND refined IS NOT NULL"
-_GROUPS = f"""
-SELECT f.split, f.step, s.task,
-    count(draft), sum(draft), count(refined), sum(refined),
-    sum({_BOTH}), sum(refined - draft), sum(refined > draft), sum(refined = draft), sum(refined < draft)
-FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live
-GROUP BY f.split, f.step, s.task, s.prompt
-"""
+_SUMS = ", ".join(f"sum({name}) AS {name}" for name in ("failed", *CALL_SUMS))
+_CALLS = f"""SELECT f.step, f.split, c.role, c.task, {_SUMS} FROM calls c JOIN files f ON f.id = c.file_id
+    WHERE NOT f.live GROUP BY f.step, f.split, c.role, c.task ORDER BY f.step"""
+BINS = 10  # of equally many sessions
+_FROM = "FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live"
+_DRAFTS = f"{_FROM} AND f.split = 'step' AND draft IS NOT NULL"
+_JUDGES = f"SELECT f.step, s.prompts, count(*) AS n, avg(draft) AS mean {_DRAFTS} GROUP BY 1, 2 ORDER BY 1, 2"
+_LENGTHS = f"SELECT s.task, f.step || ' ' || s.prompt, s.said, s.draft, s.told, s.refined {_DRAFTS} ORDER BY s.id"
+# Counts and sums over the sessions of one prompt; the gap is over those with both rewards.
+_GROUPS = f"""SELECT f.split, f.step, s.task, count(draft) AS draft_n, total(draft) AS draft,
+    count(refined) AS refined_n, total(refined) AS refined, count(draft + refined) AS gap_n,
+    total(refined - draft) AS gap, total(refined > draft) AS better, total(refined = draft) AS same,
+    total(refined < draft) AS worse {_FROM} GROUP BY f.split, f.step, s.task, s.prompt"""
+
+_Text = tuple[str, int, float]  # group (a prompt in a step), length, reward
+_Group = Mapping[str, Any]
+_Groups = Mapping[tuple[str, int], Sequence[_Group]]  # split and step -> its prompts
+_Point = tuple[float | None, float | None, float | None, int]  # mean, band, sessions
 
 
 def sessions_part(connection: sqlite3.Connection) -> dict[str, Any]:
     """The part of the overview that comes from the index: {"curves", "calls", "problems"}."""
-    calls = connection.execute(_CALLS)
-    names = [column[0] for column in calls.description]
-    return {
-        "curves": curves(connection),
-        "calls": [dict(zip(names, row, strict=True)) for row in calls],
-        "problems": [problem for (problem,) in connection.execute(_PROBLEMS)],
-    }
+    found = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY id")
+    problems = [problem for (problem,) in found]
+    return {"curves": curves(connection), "calls": _rows(connection, _CALLS), "problems": problems}
 
 
-class _Group(NamedTuple):
-    """Counts and sums over the sessions of one prompt; the gap is over those with both rewards."""
-
-    draft_n: int
-    draft: float | None
-    refined_n: int
-    refined: float | None
-    gap_n: int
-    gap: float | None
-    better: int | None
-    same: int | None
-    worse: int | None
-
-
-_Groups = Mapping[tuple[str, int], Sequence[_Group]]  # split and step -> its prompts
-_Point = tuple[float | None, float | None, float | None, int]  # mean, band, sessions
+def _rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
+    cursor = connection.execute(query)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def curves(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -76,9 +64,10 @@ def curves(connection: sqlite3.Connection) -> dict[str, Any]:
         there is none.
     """
     groups: defaultdict[str, defaultdict[tuple[str, int], list[_Group]]] = defaultdict(lambda: defaultdict(list))
-    for split, step, task, *numbers in connection.execute(_GROUPS):
-        groups[task][split, step].append(_Group(*numbers))
-    return {**({ALL: _curves(groups)} if groups else {}), **{task: _curves({task: of}) for task, of in groups.items()}}
+    for row in _rows(connection, _GROUPS):
+        groups[row["task"]][row["split"], row["step"]].append(row)
+    found = {task: _curves({task: of}) for task, of in groups.items()}
+    return {"all": _curves(groups), **found} if found else {}
 
 
 def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
@@ -86,11 +75,9 @@ def _curves(by_task: Mapping[str, _Groups]) -> dict[str, Any]:
     ranges = {task: range_of(task) for task in by_task}
 
     def curve(split: str, name: str) -> dict[str, list[float | None]]:
-        points = [
-            _point([(groups.get((split, step), ()), ranges[task]) for task, groups in by_task.items()], name)
-            for step in steps
-        ]
-        return {key: [point[place] for point in points] for place, key in enumerate(("mean", "low", "high", "n"))}
+        found = [[(of.get((split, step), ()), ranges[task]) for task, of in by_task.items()] for step in steps]
+        points = zip(*(_point(of_tasks, name) for of_tasks in found), strict=True)
+        return dict(zip(("mean", "low", "high", "n"), map(list, points), strict=True))
 
     bounds = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
     trained = [[one for groups in by_task.values() for one in groups.get(("step", step), ())] for step in steps]
@@ -117,8 +104,7 @@ def _point(of_tasks: Sequence[tuple[Sequence[_Group], Interval]], name: str) -> 
     """The mean over the sessions of all tasks; its band comes from the spread over the prompts of each task."""
     estimates, counts = [], []
     for groups, (low, high) in of_tasks:
-        sums = ((getattr(one, f"{name}_n"), getattr(one, name)) for one in groups)
-        known = [(n, total) for n, total in sums if n and total is not None]
+        known = [(one[f"{name}_n"], one[name]) for one in groups if one[f"{name}_n"]]
         if known:
             counts.append(sum(n for n, _ in known))
             center, range_ = math.fsum(total for _, total in known) / counts[-1], (low, high)
@@ -132,11 +118,52 @@ def _point(of_tasks: Sequence[tuple[Sequence[_Group], Interval]], name: str) -> 
 
 
 def _share(groups: Sequence[_Group], name: str) -> float | None:
-    both = sum(group.gap_n or 0 for group in groups)
-    return sum(getattr(group, name) or 0 for group in groups) / both if both else None
+    both = sum(group["gap_n"] for group in groups)
+    return sum(group[name] for group in groups) / both if both else None
 
 
 def _share_of_run(groups: Sequence[_Group], name: str) -> dict[str, Any] | None:
-    of_prompts = [getattr(group, name) / group.gap_n for group in groups if group.gap_n]
+    of_prompts = [group[name] / group["gap_n"] for group in groups if group["gap_n"]]
     share = _share(groups, name)
     return {"share": share, "interval": mean_of(of_prompts, (0.0, 1.0), center=share).interval} if of_prompts else None
+
+
+def judge_part(connection: sqlite3.Connection) -> dict[str, Any]:
+    """{"judges": mean draft reward of each step by prompt ids, "lengths": task -> kind of text -> `relation`}."""
+    points: defaultdict[str, dict[str, list[_Text]]] = defaultdict(lambda: {"answer": [], "critique": []})
+    for task, group, said, draft, told, refined in connection.execute(_LENGTHS):
+        points[task]["answer"].append((group, said, draft))
+        if told is not None and refined is not None:
+            points[task]["critique"].append((group, told, refined))
+    lengths = {task: {kind: relation(of) for kind, of in kinds.items() if of} for task, kinds in points.items()}
+    return {"judges": _rows(connection, _JUDGES), "lengths": lengths}
+
+
+def relation(points: Sequence[_Text]) -> dict[str, Any]:
+    """Rewards against lengths.
+
+    Returns:
+        {"correlation": of both within groups, so that hard prompts with long answers do not count, "interval": 95 %, by
+        Fisher's z for a partial correlation, "n", "groups", "length", "mean", "count": median length, mean reward and
+        sessions of each bin}; None for a correlation or an interval that is not known.
+    """
+    groups: defaultdict[str, list[_Text]] = defaultdict(list)
+    for point in points:
+        groups[point[0]].append(point)
+    pairs = []
+    for own in groups.values():
+        length, reward = (statistics.fmean(values) for values in list(zip(*own, strict=True))[1:])
+        pairs += [(one[1] - length, one[2] - reward) for one in own]
+    norm = math.prod(math.sqrt(math.fsum(pair[k] ** 2 for pair in pairs)) for k in (0, 1))
+    found = math.fsum(a * b for a, b in pairs) / norm if norm > 1e-9 else None
+    degrees, interval = len(points) - len(groups) - 2, None
+    if found is not None and abs(found) < 1 and degrees >= FEWEST:
+        interval = [math.tanh(math.atanh(found) + sign * Z / math.sqrt(degrees)) for sign in (-1, 1)]
+    ranked, count = sorted(points, key=lambda point: point[1]), min(BINS, len(points))
+    bins = [ranked[len(ranked) * k // count : len(ranked) * (k + 1) // count] for k in range(count)]
+    shown = {
+        "length": [statistics.median(one[1] for one in own) for own in bins],
+        "mean": [statistics.fmean(one[2] for one in own) for own in bins],
+        "count": [len(own) for own in bins],
+    }
+    return {"correlation": found, "interval": interval, "n": len(points), "groups": len(groups), **shown}

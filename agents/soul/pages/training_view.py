@@ -13,48 +13,41 @@ from typing import Any, TypeVar
 from soul.errors import RunFailed, SoulError
 from soul.files.metrics_file import NAME as METRICS
 from soul.files.trace_files import FOLDER as TRACES
-from soul.pages.facts import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described, facts
-from soul.pages.index import DamagedIndex, SessionIndex, columns_after
-from soul.pages.judge_numbers import judge_part
-from soul.pages.sessions import NoSession, place_of, places_after, read_line, search, session_object
-from soul.pages.themes import places, themes
-from soul.pages.training_numbers import sessions_part
+from soul.pages.catalogue import RunView
+from soul.pages.facts import FAILURE, RUN_FILE, TrainingFiles, checkpoints, described, facts, stamp
+from soul.pages.index import SessionIndex, columns_after
+from soul.pages.sessions import NoSession, Place, places_of, read_line, search, shown
+from soul.pages.themes import WITH_FEEDBACK, themes
+from soul.pages.training_numbers import judge_part, sessions_part
 from soul.record import SessionRecord
 from soul.shown_answers import answers_to
 
 logger = logging.getLogger(__name__)
 
 CHECK_S = 1.0  # the files are looked at no more often
-LOG_EVERY_S = 3.0  # between two lines in the log about an index that is being built
 WAIT_S = 0.8  # an answer waits this long for the index, then shows what there is
 Value = TypeVar("Value")
 
 
-class TrainingView:
-    """A training run's folder. Its methods may be called from several threads.
+class TrainingView(RunView):
+    """A training run's folder.
 
     Attributes:
-        indexing: the share of the files' bytes that is indexed; None while nothing is left to do.
         problem: why the index cannot be written; "" if it can.
-        parts: numbers that only one view needs, and that are read when it asks.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.traces = folder, folder / TRACES
-        self.indexing: float | None = None
-        self.problem = ""
+        super().__init__(folder)
+        self.traces, self.problem = folder / TRACES, ""
         self.parts = {"themes": self.themes, "judge": self.judge}
         self._index: SessionIndex | None = None
-        self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self._worker: threading.Thread | None = None
         self._checked = 0.0  # time.monotonic()
-        self._state: tuple[Any, ...] = ()  # of the files, when the overview was made
-        self._revision = 0
-        self._overview: dict[str, Any] = {}
 
     def keep_up(self, wait_s: float = WAIT_S) -> None:
         """Look for new sessions, in a thread of its own; wait this long for it at most."""
-        with self._lock:
+        with self._starting:
             if self._worker is None or not self._worker.is_alive():
                 if time.monotonic() - self._checked < CHECK_S or not self.traces.is_dir():
                     return
@@ -66,14 +59,9 @@ class TrainingView:
 
     def refresh(self) -> None:
         """Bring the index up to date; what prevents it becomes `problem`."""
-        logged_at = time.monotonic()
 
         def note(share: float) -> None:
-            nonlocal logged_at
-            self.indexing = share if share < 1.0 else None
-            if time.monotonic() - logged_at > LOG_EVERY_S:
-                logged_at = time.monotonic()
-                logger.info("indexing the traces of %s: %.0f %%", self.folder, 100 * share)
+            self.indexing = share
 
         try:
             if self._index is None:
@@ -87,24 +75,19 @@ class TrainingView:
             self.indexing = None
             self._checked = time.monotonic()
 
-    def columns(self, after: int, known: int | None) -> dict[str, Any]:
-        """New sessions as columns (`columns_after`), and "indexing": the share that is indexed, or None."""
+    def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
         self.keep_up()
         nothing = {"revision": 0, "reset": after > 0, "columns": {}}
-        return {**self._read(lambda connection: columns_after(connection, after, known), nothing), **self._progress()}
+        return self._read(lambda connection: columns_after(connection, after, known), nothing)
 
-    def overview(self, known: int | None) -> dict[str, Any]:
-        """All numbers of the run; only "revision", "unchanged" and "indexing" if the page knows this revision."""
+    def _state(self) -> Any:
         self.keep_up()
-        with self._lock:
-            files = [_stamp(self.folder / name) for name in (METRICS, RUN_FILE, FAILURE)]
-            state = self._read(_index_revision, 0), files, tuple(checkpoints(self.folder))
-            if state != self._state:
-                self._overview = self._numbers()
-                self._revision = max(self._revision + 1, int(time.time() * 1000))
-                self._state = state
-            new = {"unchanged": True} if known == self._revision else self._overview
-            return {"revision": self._revision, **new, **self._progress()}
+        files = [stamp(self.folder / name) for name in (METRICS, RUN_FILE, FAILURE)]
+        revision = self._read(lambda connection: connection.execute("SELECT revision FROM meta").fetchone(), None)
+        return revision, files, checkpoints(self.folder), self._notes()
+
+    def _notes(self) -> list[str]:
+        return [note for note in (self.problem, self._index.note if self._index else "") if note]
 
     def _numbers(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {"curves": {}, "calls": [], "problems": []}
@@ -115,50 +98,39 @@ class TrainingView:
         except SoulError:  # a file is damaged: the problems say which
             verdict = ""
         more = {"metrics": metrics, "about": described(metrics["series"]), "events": files.events(), "verdict": verdict}
-        return {**sessions, "run": files.run, **more, "problems": [*files.problems, *sessions["problems"]]}
+        problems = [*files.problems, *sessions["problems"]]
+        return {**sessions, "run": files.run, **more, "problems": problems, "notes": self._notes()}
 
     def session(self, number: int) -> dict[str, Any]:
-        """The record of a session, with its question and answers; raises NoSession."""
-        self._open()
-        place = self._read(lambda connection: place_of(connection, number), None)
-        if place is None:
-            raise NoSession("the run has no index yet")
-        record = session_object(read_line(self.traces, place), place.file)
-        return {**record, **answers_to(SessionRecord.model_validate(record))._asdict()}
+        self.keep_up()
+        found = self._places("s.id = ?", number)
+        if not found:
+            raise NoSession(f"there is no session {number} any more")
+        record = SessionRecord.from_line(read_line(self.traces, found[0]), found[0].file)
+        return shown(record, answers_to(record))
 
     def themes(self) -> dict[str, Any]:
         """What the feedback is about; see `soul.pages.themes`."""
         self.keep_up()
-        return themes(self.traces, self._read(places, []))
+        return themes(self.traces, self._places(WITH_FEEDBACK))
 
     def judge(self) -> dict[str, Any]:
-        """The judge's rewards by version of its prompt and by length; see `soul.pages.judge_numbers`."""
+        """The judge's rewards by version of its prompt and by length; see `soul.pages.training_numbers`."""
         self.keep_up()
         return self._read(judge_part, {"judges": [], "lengths": {}})
 
-    def search(self, text: str, after: int) -> dict[str, Any]:
-        """Search the sessions with a higher id; see `soul.pages.sessions`."""
-        self._open()
-        return search(self.traces, self._read(lambda connection: places_after(connection, after), []), text)
+    def search(self, text: str, after: int = 0) -> dict[str, Any]:
+        self.keep_up()
+        return search(self.traces, self._places("s.id > ? ORDER BY s.id", after), text)
 
-    def _open(self) -> None:
-        """Open the index, if this is the first request for the run."""
-        if self._index is None:
-            self.keep_up()
+    def _places(self, condition: str, *values: int) -> list[Place]:
+        return self._read(lambda connection: places_of(connection, condition, *values), [])
 
     def ask(self, question: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Ask the index, after `refresh`.
-
-        Raises:
-            RunFailed: there is none, or it was damaged since; the next look builds it again.
-        """
+        """Ask the index, after `refresh`; raises RunFailed if there is none, or it was damaged since."""
         if self._index is None:
             raise RunFailed(f"The index of {self.traces} is not built yet.")
-        try:
-            return self._index.read(question)
-        except DamagedIndex as damage:
-            self._checked = 0.0
-            raise RunFailed(f"The index of {self.traces} is damaged ({damage}). Run the same command again.") from None
+        return self._index.read(question)
 
     def _read(self, question: Callable[[sqlite3.Connection], Value], otherwise: Value) -> Value:
         """Ask the index; `otherwise` while there is none."""
@@ -166,20 +138,3 @@ class TrainingView:
             return self.ask(question)
         except RunFailed:
             return otherwise
-
-    def _progress(self) -> dict[str, Any]:
-        notes = [self.problem, self._index.note if self._index else ""]
-        return {"indexing": self.indexing, "notes": [note for note in notes if note]}
-
-
-def _index_revision(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT revision FROM meta").fetchone()[0])
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """The facts that change when a file does; zeros without the file."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -17,22 +17,14 @@ FEWEST = 4  # steps
 
 
 def verdict(drafts: Sequence[float], gaps: Mapping[int, float], alarms: Mapping[str, int]) -> str:
-    """The sentence.
-
-    Args:
-        drafts: mean reward of each step.
-        gaps: step -> mean reward of the refined answers minus that of their drafts.
-        alarms: name -> step that raised it first.
-    """
+    """The sentence, from the mean reward of each step's drafts, the gaps of steps, and the first step of each alarm."""
     if len(drafts) < FEWEST:
         parts = [f"Only {len(drafts)} steps have a reward: too few to tell whether it rose"]
     else:
         first, last, error = _quarters(drafts)
         word = changed(last - first, error, ("rose", "fell", "did not clearly change"))
-        parts = [
-            f"Drafts {word} over {len(drafts)} steps: {first:.3f} to {last:.3f} (means of the first and the last "
-            f"quarter; the standard error of the change is {error:.3f})"
-        ]
+        quarters = f"means of the first and the last quarter; the standard error of the change is {error:.3f}"
+        parts = [f"Drafts {word} over {len(drafts)} steps: {first:.3f} to {last:.3f} ({quarters})"]
     if len(gaps) >= FEWEST:
         parts.append(_of_gap(gaps))
     if alarms:

@@ -320,18 +320,18 @@ class Playground:
         self.loop.call_soon_threadsafe(game.texts.put_nowait, text)
         return self.state(session)
 
-    def keep(self, session: str, as_: Kept) -> dict[str, Any]:
+    def keep(self, session: str, kind: Kept) -> dict[str, Any]:
         """Append the row to rows.jsonl, or the judged session to records.jsonl, in the playground's folder."""
         game = self._game(session)
-        if as_ not in KEPT:
-            raise CannotPlay(f"{as_!r}: keep the session as a row or as a record.")
+        if kind not in KEPT:
+            raise CannotPlay(f"{kind!r}: keep the session as a row or as a record.")
         if game.session is None or game.turn not in ("refine", "done"):
             raise CannotPlay("The session is being played. Keep it once it is judged.")
-        file = self.folder / KEPT[as_]
+        file = self.folder / KEPT[kind]
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8") as lines:
-            lines.write(game.kept(game.session, as_) + "\n")
-        return {"file": str(file), "as": as_}
+            lines.write(game.kept(game.session, kind) + "\n")
+        return {"file": str(file), "kind": kind}
 
     def _game(self, session: str) -> _Game:
         if session not in self._games:

@@ -110,7 +110,7 @@ def test_a_file_is_complete_and_may_do_nothing_else(outputs, tmp_path, name):
 
 def test_numbers_that_a_browser_cannot_hold_are_texts():
     value = {"nan": math.nan, "inf": [-math.inf], "big": 2**60 + 1, "fine": 2**53, "flag": True}
-    known = {"nan": "nan", "inf": ["-inf"], "big": "1152921504606846977", "fine": 2**53, "flag": True}
+    known = {"nan": "NaN", "inf": ["-Infinity"], "big": "1152921504606846977", "fine": 2**53, "flag": True}
     assert json.loads(to_json(value)) == known
 
 

@@ -1,5 +1,6 @@
 """The index agrees with the trace files, whatever happened to them since it was built."""
 
+import json
 import os
 import sqlite3
 import threading
@@ -10,7 +11,7 @@ from ditto.run.run_folder import RunFolder
 from soul.files.line_file import write_lines
 from soul.pages.index import FILE, SessionIndex, columns_after
 from soul.pages.session_row import DIGITS
-from soul.pages.sessions import NoSession, place_of, read_line, session_object
+from soul.pages.sessions import NoSession, places_of, read_line
 from soul.record import SessionRecord
 from tests.soul.figures.made_up_runs import session, training
 
@@ -106,8 +107,8 @@ def test_every_session_is_read_by_its_offset(run):
     index = opened(run)
     known = columns(index)["columns"]
     for place, number in enumerate(known["id"]):
-        where = index.read(lambda connection, number=number: place_of(connection, number))
-        record = session_object(read_line(run / "traces", where), "")
+        (where,) = index.read(lambda connection, number=number: places_of(connection, "s.id = ?", number))
+        record = json.loads(read_line(run / "traces", where))
         assert record["session"] == known["session"][place]
         assert round(record["draft"]["reward"], DIGITS) == known["draft"][place]
     RunFolder(run).write_traces("step", where.file == "" or 3, [session("sotopia", 3, 1, 0, (0.5, None))])
@@ -122,8 +123,8 @@ def test_packed_files_are_read_like_plain_ones_and_up_to_a_tear(run):
     index = opened(run)
     assert rows(index) == before and not list((run / "traces").glob("*.jsonl"))
     for number in columns(index)["columns"]["id"]:
-        where = index.read(lambda connection, number=number: place_of(connection, number))
-        assert session_object(read_line(run / "traces", where), "")["session"]
+        (where,) = index.read(lambda connection, number=number: places_of(connection, "s.id = ?", number))
+        assert json.loads(read_line(run / "traces", where))["session"]
 
     last = run / "traces" / where.file
     content = last.read_bytes()
@@ -193,7 +194,7 @@ def test_a_line_that_is_no_record_is_left_out_and_named(run):
     index = opened(run)
     assert len(rows(index)) == 48
     large, half, fine = (session("sotopia", 4, number, 0, (0.5, None)) for number in (1, 2, 3))
-    large.row, half.file = 2**70, "half \ud83d of a pair"  # SQLite can store neither
+    large.number, half.file = 2**70, "half \ud83d of a pair"  # SQLite can store neither
     write_lines(run / "traces" / "step_000004.jsonl", [each.to_line() for each in (large, half, fine)])
     index.refresh()
     assert rows(index)[48:] == [(4, 0, fine.session, 0.5)]

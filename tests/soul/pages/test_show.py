@@ -97,7 +97,7 @@ def test_a_supervised_run_is_finished_stopped_failed_or_running_as_it_left_its_f
     assert all(one.state == name and one.objective == "sft" for name, one in found.items())
     assert [(one.done, one.total) for one in found.values()] == [(6, 6), (4, 500), (3, 500)]
     assert "was ended by SIGKILL" in found["failed"].cause and not found["stopped"].cause
-    assert found["finished"].last["loss"] == metrics_of(found["finished"].place)[-1]["train/loss"]
+    assert found["finished"].last["loss"] == metrics_of(tmp_path / "runs" / "finished")[-1]["train/loss"]
     (tmp_path / "runs" / "stopped" / "metrics.jsonl").unlink()  # as before its first step
     (tmp_path / "runs" / "stopped" / "run.json").touch()
     with FolderLock(tmp_path / "runs" / "stopped"):

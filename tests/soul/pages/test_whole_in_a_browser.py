@@ -37,8 +37,8 @@ def test_two_runs_are_ticked_at_home_and_compared(opened, outputs):
     shown = {row.split("\t")[0]: row.split("\t") for row in rows.all_inner_texts()}
     assert set(shown) == set(expected.sets)
     for name, one in expected.sets.items():
-        assert shown[name][1:4] == [str(len(one.rows)), *(f"{mean:.3f}" for mean in one.means)]
-        assert shown[name][4].rstrip(" *") == f"{one.estimate.mean:+.3f}".replace("+0.000", "0.000")
+        assert shown[name][2:5] == [str(len(one.rows)), *(f"{mean:.3f}" for mean in one.means)]
+        assert shown[name][5].rstrip(" *") == f"{one.estimate.mean:+.3f}".replace("+0.000", "0.000")
     page.get_by_role("link", name="sotopia", exact=True).click()
     found(page, f"{len(expected.sets['sotopia'].rows)} rows")
     page.locator("tbody tr[data-place]").first.click()

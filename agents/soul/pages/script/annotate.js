@@ -12,8 +12,6 @@ class AnnotateView {
     await this.#next();
   }
 
-  async poll() {} // a label is being thought about: nothing changes by itself
-
   key(event, typing) {
     if (typing || !this.item) return false;
     if (event.key === "u" && this.before) return this.#open(this.before), true;
@@ -37,7 +35,7 @@ class AnnotateView {
   }
 
   async #open(number) {
-    this.#draw(await this.source.get(addressOf("annotate", "item", number), { person: this.person }));
+    this.#draw(await this.source.get("annotate/item", { person: this.person, item: number }));
   }
 
   #label(value) {
@@ -103,7 +101,7 @@ class AnnotateView {
 // Turns without the name of who wrote them: role "user" is the side that is labelled.
 function blinded(messages) {
   const name = { user: "the writer", assistant: "the other side", system: "setting" };
-  return h("ol", { className: "turns scene" }, messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
+  return turnList(messages.map(({ role, content }) => sceneTurn({ speaker: name[role], text: content, own: role === "user" })));
 }
 
 function agreementTable({ metrics }) {

@@ -47,7 +47,8 @@ class App {
     if (!this.runs.has(id)) {
       const folder = this.known.find((one) => one.id === id);
       if (!folder) throw new Error("there is no such run in this folder");
-      const loading = new Run(this.source, folder).load();
+      const run = new Run(this.source, folder);
+      const loading = run.load().then(() => run);
       this.runs.set(id, loading);
       loading.catch(() => this.runs.delete(id)); // so that the next look tries again
     }
@@ -126,9 +127,7 @@ class App {
   }
 
   #say(problem) {
-    const line = document.getElementById("problem");
-    line.hidden = problem === "";
-    line.textContent = problem;
+    Object.assign(document.getElementById("problem"), { hidden: problem === "", textContent: problem });
   }
 
   #progress({ indexing, folder }) {

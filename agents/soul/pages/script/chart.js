@@ -12,12 +12,9 @@ function svg(name, attributes, ...children) {
 function rangeOf(values, include = []) {
   let low = Infinity;
   let high = -Infinity;
-  for (const list of [values, include]) {
-    for (const value of list) {
-      if (!hasValue(value)) continue;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-    }
+  for (const value of [...values, ...include].filter(hasValue)) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
   }
   if (low > high || (low === 0 && high === 0)) return [0, 1];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
@@ -49,10 +46,18 @@ function tickText(value) {
 }
 
 // Lines across a picture at these ticks of `x`, between two heights, with their numbers at a third one.
-function axisAcross(ticks, x, [top, bottom], y, text = tickText) {
+function axisAcross(ticks, x, [top, bottom], y) {
   return ticks.map((value) => [
     svg("line", { class: value === 0 ? "zero" : "grid", x1: px(x(value)), x2: px(x(value)), y1: top, y2: bottom }),
-    svg("text", { class: "tick", x: px(x(value)), y, "text-anchor": "middle" }, text(value)),
+    svg("text", { class: "tick", x: px(x(value)), y, "text-anchor": "middle" }, tickText(value)),
+  ]);
+}
+
+// The same along a picture, with the numbers on its left.
+function axisUp(ticks, y, [left, right]) {
+  return ticks.map((value) => [
+    svg("line", { class: value === 0 ? "zero" : "grid", x1: left, x2: right, y1: px(y(value)), y2: px(y(value)) }),
+    svg("text", { class: "tick", x: left - 6, y: px(y(value) + 3.5), "text-anchor": "end" }, tickText(value)),
   ]);
 }
 

@@ -1,7 +1,7 @@
-// Any number of runs against the first one: the headline, a forest plot of the sets by effect, and the rows behind a set with
-// both texts. Training runs also have their curves over each other.
+// Any number of runs against the first one: the headline and the sets by effect, each with its interval as in a forest plot, and
+// the rows behind a set with both texts. Training runs also have their curves over each other.
 
-const FOREST = { row: 26, left: 210, right: 150, top: 26 };
+const FOREST_WIDTH = 190; // pixels of an interval
 
 class CompareView {
   constructor(app) {
@@ -11,17 +11,15 @@ class CompareView {
     this.lists = new Map(); // address -> List of rows
   }
 
-  async show([ids, view, place, set, row], query) {
+  async show([ids, ...rest], query) {
     if (!ids) return this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), h("p", { className: "empty" }, "Tick two or more runs of one kind in the list of ", h("a", { href: "#" }, "runs"), "."));
-    this.within = query.get("within") === "1";
-    this.ids = ids;
-    const key = `${ids} ${this.within}`;
-    if (this.shown !== key) {
-      this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), small("Pairing the rows of the runs ..."));
-      this.shown = key;
-    }
+    const within = rest[0] === "within";
+    const [view, number, set, row] = rest.slice(Number(within));
+    const place = `compare/${ids}${within ? "/within" : ""}`;
+    if (this.place !== place) this.section.replaceChildren(h("header", {}, h("h1", {}, "Compare")), small("Pairing the rows of the runs ..."));
+    Object.assign(this, { ids, within, place });
     const table = await this.#ask([]);
-    if (view === "rows") return this.#rows(table, Number(place), set, row, query);
+    if (view === "rows") return this.#rows(table, Number(number), set, row, query);
     this.list = null;
     this.section.replaceChildren(this.#head(table), ...table.comparisons.flatMap((one, k) => this.#one(one, k, table)), await this.#curves());
   }
@@ -31,7 +29,7 @@ class CompareView {
   }
 
   #ask(parts) {
-    const address = addressOf("compare", this.ids, ...(this.within ? ["within"] : []), ...parts);
+    const address = this.#address(parts);
     if (!this.tables.has(address)) {
       const asking = this.app.source.get(address);
       asking.catch(() => this.tables.delete(address));
@@ -43,7 +41,7 @@ class CompareView {
   #head({ comparisons, kind, level }) {
     const { baseline } = comparisons[0];
     const tests = Math.max(...comparisons.map(({ sets }) => sets.length));
-    const other = kind === "training" && this.app.source.live ? h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "" : "1" }) }, this.within ? "run against run" : "refined against draft within each run") : null;
+    const other = kind === "training" && this.app.source.live ? h("a", { href: `#compare/${this.ids}${this.within ? "" : "/within"}` }, this.within ? "run against run" : "refined against draft within each run") : null;
     const note = `Rows are pairs, so their difficulty cancels out. Intervals are 95 %. A star is a p-value below ${level} after Holm's adjustment for ${counted(tests)} sets: without it, one set in twenty would have a star by chance. The headline is one test.`;
     return h("header", {}, h("h1", {}, this.within ? "Refined answers against drafts" : `Against ${baseline.label}`), h("p", { className: "note" }, note), other ? h("p", { className: "links" }, other) : null);
   }
@@ -55,62 +53,38 @@ class CompareView {
     const plain = (value) => fixed(hasValue(value) ? unit * value : value, unit === 100 ? 1 : 3);
     const ends = (interval) => (interval ? `${text(interval[0])} to ${text(interval[1])}` : NONE);
     const lead = headline.difference === null ? "No set is comparable." : `${text(headline.difference)} on average over ${counted(headline.sets)} of ${counted(headline.of)} sets (95 %: ${ends(headline.interval)}${headline.p_value === null ? "" : `, p = ${pText(headline.p_value)}`})${headline.star ? " *" : ""}`;
-    const columns = [{ title: "set", text: true }, { title: "rows" }, { title: comparison.baseline.label }, { title: compared.label }, { title: "difference" }, { title: "95 %" }, { title: "p" }, { title: "p adjusted" }, { title: "won / tied / lost" }, { title: "between seeds" }, { title: "not comparable", text: true }];
+    const { ends: [low, high], bar } = forestOf([headline, ...sets]);
+    const titles = ["rows", comparison.baseline.label, compared.label, "difference", "95 %", "p", "p adjusted", "won / tied / lost", "between seeds"];
+    const columns = [
+      { title: "set", text: true },
+      { title: `${low} to ${high} % of the range`, help: "the difference with its 95 % interval, as a percentage of the metric's range" },
+      ...titles.map((title) => ({ title })),
+      { title: "not comparable", text: true },
+    ];
     const rows = sets.map((one) => [
-      one.rows ? h("a", { href: this.#rowsHref(k, one.name) }, one.name) : one.name,
+      one.rows ? h("a", { href: `#${this.#address(["rows", k, one.name])}` }, one.name) : one.name,
+      cell(one.comparable ? one.effect : null, one.comparable ? bar(one) : null),
       counted(one.rows),
       ...(one.means ?? [null, null]).map((mean) => cell(mean, plain(mean))),
       cell(one.difference, h("b", {}, text(one.difference), one.star ? " *" : "")),
       cell(one.interval?.[0], ends(one.interval)),
       cell(one.p_value, pText(one.p_value)),
       cell(one.p_adjusted, pText(one.p_adjusted)),
-      ["wins", "ties", "losses"].map((name, n) => [n ? " / " : "", h("a", { href: this.#rowsHref(k, one.name, undefined, ["won", "tied", "lost"][n]) }, counted(one[name]))]),
+      ["wins", "ties", "losses"].map((name, n) => [n ? " / " : "", h("a", { href: hrefOf(this.#address(["rows", k, one.name]), { state: ["won", "tied", "lost"][n] }) }, counted(one[name]))]),
       one.seeds.some((values) => values.length > 1) ? one.seeds.map((values) => values.map(plain).join(", ")).join(" against ") : "",
       one.reasons.join("; "),
     ]);
     return [
       h("h2", {}, h("bdi", {}, table.comparisons.length > 1 || this.within ? compared.label : `${compared.label} against ${comparison.baseline.label}`)),
-      h("p", { className: "lead" }, lead),
-      this.#forest(sets, headline, text, k),
+      h("p", { className: "lead" }, lead, " ", bar(headline, "headline")),
       dataTable(columns, rows, { name: `${compared.label} against ${comparison.baseline.label}` }),
       h("div", { className: "notes" }, [...new Set([...notes, ...sets.flatMap((one) => one.notes)])].map((note) => h("p", {}, note))),
     ];
   }
 
-  #rowsHref(k, set, row, state = "") {
-    const parts = placeOf("rows", k, set, ...(row === undefined ? [] : [row]));
-    return hrefOf(`compare/${this.ids}/${parts}`, { within: this.within ? "1" : "", state });
-  }
-
-  // Differences with their intervals, most improved first; the headline above them.
-  #forest(sets, headline, text, k) {
-    const lines = [{ name: "headline", ...headline }, ...sets.filter((one) => one.comparable && one.difference !== null)].filter(({ difference }) => difference !== null);
-    if (lines.length < 2) return "";
-    const host = h("div", { className: "plot" });
-    const height = FOREST.top + lines.length * FOREST.row;
-    const width0 = (one) => (one.metric && Number.isFinite(one.metric.high - one.metric.low) ? one.metric.high - one.metric.low : 1);
-    const ends = lines.map((one) => (one.interval ?? [one.difference, one.difference]).map((value) => value / width0(one)));
-    const [low, high] = rangeOf(ends.flat(), [0]);
-    drawnToWidth(host, (width) => {
-      const left = Math.min(FOREST.left, width * 0.35);
-      const right = width < 700 ? 12 : FOREST.right;
-      const x = scaleOf([low, high], left, width - right);
-      const percent = (value) => `${value > 0 ? "+" : ""}${shortNumber(Number((100 * value).toPrecision(3)))}`;
-      const marks = axisAcross(ticksBetween(low, high, Math.max(2, Math.floor(width / 140))), x, [FOREST.top - 6, height], 12, percent);
-      const drawn = lines.map((one, n) => {
-        const y = FOREST.top + n * FOREST.row + 11;
-        const kind = n === 0 ? "headline" : one.star ? (one.effect > 0 ? "better" : "worse") : "";
-        const label = svg("text", { class: "label", x: left - 12, y: y + 4, "text-anchor": "end" }, svg("title", {}, one.name), one.name.slice(0, Math.floor(left / 7)));
-        const dot = svg("circle", { class: "point", cx: px(x(one.difference / width0(one))), cy: y, r: n === 0 ? 5 : 4 });
-        const line = one.interval ? svg("line", { class: "range", x1: px(x(ends[n][0])), x2: px(x(ends[n][1])), y1: y, y2: y }) : null;
-        const said = width < 700 ? null : svg("text", { x: width - right + 14, y: y + 4 }, `${text(one.difference)}${one.star ? " *" : ""}`);
-        const group = svg("g", { class: `forest ${kind}` }, label, line, dot, said);
-        if (n && one.rows) group.addEventListener("click", () => (location.hash = this.#rowsHref(k, one.name)));
-        return group;
-      });
-      host.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Differences with their intervals; the table below has the numbers" }, marks, drawn));
-    });
-    return h("figure", { className: "chart" }, h("figcaption", {}, small("Difference as a percentage of the metric's range, with its 95 % interval")), host);
+  // Where a part of the comparison is, in the page and in the API.
+  #address(parts) {
+    return [this.place, ...parts.map((one) => placeOf(one))].join("/");
   }
 
   // ---- the curves of training runs
@@ -133,38 +107,63 @@ class CompareView {
   // ---- the rows behind a set
 
   async #rows(table, k, set, row, query) {
-    const place = `compare/${this.ids}/rows/${placeOf(k, set)}`;
-    const key = `${place} ${this.within}`;
-    if (!this.lists.has(key)) this.lists.set(key, this.#makeList(place, table.comparisons[k], k, set, await this.#ask(["rows", k, set])));
-    this.list = this.lists.get(key);
-    const back = h("a", { href: hrefOf(`compare/${this.ids}`, { within: this.within ? "1" : "" }) }, "all sets");
+    const place = this.#address(["rows", k, set]);
+    if (!this.lists.has(place)) this.lists.set(place, this.#makeList(place, table.comparisons[k], k, set, await this.#ask(["rows", k, set])));
+    this.list = this.lists.get(place);
+    const back = h("a", { href: `#${this.place}` }, "all sets");
     this.section.replaceChildren(h("p", { className: "links" }, back, ` · ${set}: `, h("bdi", {}, table.comparisons[k].compared.label), " against ", h("bdi", {}, table.comparisons[k].baseline.label)), this.list.section);
-    query.delete("within");
     await this.list.follow(row, query);
   }
 
   #makeList(place, comparison, k, set, { rows, higher_is_better }) {
-    const gain = (i) => (higher_is_better ? 1 : -1) * (rows[i].other - rows[i].base);
-    const outcome = (i) => (gain(i) > TOLERANCE ? "won" : gain(i) < -TOLERANCE ? "lost" : "tied");
+    const difference = (i) => rows[i].other - rows[i].base;
+    const outcome = (i) => bySign((higher_is_better ? 1 : -1) * difference(i), "won", "lost", "tied");
+    const places = rows.map((_, i) => i);
     const store = {
       size: rows.length,
-      where: (test) => rows.map((_, i) => i).filter(test),
-    };
-    const counts = (name) => counted(store.where((i) => outcome(i) === name).length);
-    return new List(store, place, {
-      many: "rows",
-      columns: [{ key: "row", title: "row", number: true }, { key: "question", title: "question" }, { key: "base", title: comparison.baseline.label, number: true }, { key: "other", title: comparison.compared.label, number: true }, { key: "difference", title: "difference", number: true }, { key: "outcome", title: "outcome" }],
-      orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },
-      fields: () => [{ name: "state", label: "Show", choices: [["", "all"], ...["won", "tied", "lost"].map((name) => [name, `${name} (${counts(name)})`])], test: (i, value) => outcome(i) === value }],
-      cells: (i) => ({ row: h("a", { href: this.#rowsHref(k, set, rows[i].id) }, rows[i].id), question: h("bdi", {}, rows[i].question ?? ""), base: rewardText(rows[i].base), other: rewardText(rows[i].other), difference: signedReward(rows[i].other - rows[i].base), outcome: h("span", { className: outcome(i) }, outcome(i)) }),
-      value: (key, i) => (key === "difference" ? rows[i].other - rows[i].base : key === "outcome" ? gain(i) : key === "row" ? rows[i].id : rows[i][key] ?? null),
-      link: (i) => this.#rowsHref(k, set, rows[i].id).slice(1).split("?")[0],
+      where: (test) => places.filter(test),
+      link: (i) => `${place}/${placeOf(rows[i].id)}`,
       name: (i) => rows[i].id,
       title: (i) => `${set}, row ${rows[i].id}`,
-      find: (name) => rows.map((_, i) => i).find((i) => rows[i].id === name),
-      open: async (i) => ({ title: `${set}, row ${rows[i].id}`, content: drawPair(await this.#ask(["texts", k, set, rows[i].id])) }),
+      findName: (name) => places.find((i) => rows[i].id === name),
+    };
+    const choices = ["won", "tied", "lost"].map((name) => [name, `${name} (${counted(places.filter((i) => outcome(i) === name).length)})`]);
+    const numbers = { base: comparison.baseline.label, other: comparison.compared.label, difference: "difference" };
+    return new List(store, place, {
+      many: "rows",
+      columns: [
+        { key: "id", title: "row", number: true },
+        { key: "question", title: "question" },
+        ...Object.entries(numbers).map(([key, title]) => ({ key, title, number: true })),
+        { key: "outcome", title: "outcome" },
+      ],
+      orders: { won: { key: "difference", descending: true }, lost: { key: "difference", descending: false } },
+      fields: () => [{ name: "state", label: "Show", choices: [["", "all"], ...choices], test: (i, value) => outcome(i) === value }],
+      cells: (i) => ({
+        id: h("a", { href: `#${store.link(i)}` }, rows[i].id),
+        question: h("bdi", {}, rows[i].question ?? ""),
+        base: rewardText(rows[i].base),
+        other: rewardText(rows[i].other),
+        difference: signedReward(difference(i)),
+        outcome: h("span", { className: outcome(i) }, outcome(i)),
+      }),
+      value: (key, i) => ({ difference, outcome })[key]?.(i) ?? rows[i][key] ?? null,
+      open: async (i) => ({ title: store.title(i), content: drawPair(await this.#ask(["texts", k, set, rows[i].id])) }),
     });
   }
+}
+
+// What draws differences with their intervals on one scale, and its ends.
+function forestOf(all) {
+  const widthOf = ({ metric }) => (hasValue(metric?.low) && hasValue(metric.high) ? metric.high - metric.low : 1);
+  const share = (one) => [one.difference, ...(one.interval ?? [])].map((value) => (hasValue(value) ? value / widthOf(one) : null));
+  const range = rangeOf(all.flatMap(share), [0]);
+  const bar = (one, kind = "") => {
+    const [mean, ...interval] = share(one);
+    const star = one.star ? bySign(one.effect ?? one.difference, "better", "worse", "") : "";
+    return intervalBar({ mean, interval: one.interval && interval, range }, `forest ${kind} ${star}`, FOREST_WIDTH);
+  };
+  return { ends: range.map((end) => shortNumber(Number((100 * end).toPrecision(3)))), bar };
 }
 
 const pText = (p) => (hasValue(p) ? (p < 0.001 ? "< 0.001" : p.toFixed(3)) : NONE);
@@ -172,24 +171,17 @@ const pText = (p) => (hasValue(p) ? (p < 0.001 ? "< 0.001" : p.toFixed(3)) : NON
 // Both texts of a row beside each other, with the changed words marked.
 function drawPair({ question, target, record, sides }) {
   const turns = sides.map(({ attempt }) => columnTurns(attempt, record));
-  if (turns[0] && turns[1]) markTurns(turns[0], turns[1]);
-  const answers = sides.map(({ label, given }) => h("div", {}, h("dt", {}, h("bdi", {}, label)), h("dd", { dir: "auto" }, given ?? h("em", {}, "no answer could be read"))));
-  const columns = sides.map(({ label, score, attempt, sample }, k) =>
-    h(
-      "section",
-      { ariaLabel: label },
-      h("h3", {}, h("bdi", {}, label)),
-      h("p", { className: "score" }, h("strong", {}, rewardText(score)), sample ? ` sample ${sample} ${rewardText(attempt.reward)}` : null),
-      attempt.critique ? h("blockquote", { dir: "auto" }, attempt.critique) : null,
-      turns[k] ? h("ol", { className: "turns scene" }, turns[k].map(drawTurn)) : notPlayed(),
-    ),
-  );
+  markTurns(...turns);
+  const answers = sides.map(({ label, given }) => answerBox(label, given ?? NO_ANSWER()));
+  const score = ({ score: mean, sample, attempt }) =>
+    h("p", { className: "score" }, h("strong", {}, rewardText(mean)), sample ? ` sample ${sample} ${rewardText(attempt.reward)}` : null);
+  const critique = ({ critique: text }) => (text ? h("blockquote", { dir: "auto" }, text) : null);
   return [
     question ? h("p", { className: "asked", dir: "auto" }, question) : null,
-    target === null ? null : h("dl", { className: "answers" }, h("div", {}, h("dt", {}, "Expected"), h("dd", { dir: "auto" }, target)), answers),
+    target === null ? null : h("dl", { className: "answers" }, answerBox("Expected", target), answers),
     promptOf({ draft: sides[0].attempt }),
-    h("div", { className: "sides" }, columns),
-    Object.keys(record).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(record)) : null,
+    h("div", { className: "sides" }, sides.map((side, k) => column(side.label, turns[k], score(side), critique(side.attempt)))),
+    foldedRecord(record),
   ].filter(Boolean);
 }
 

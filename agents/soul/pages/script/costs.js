@@ -2,7 +2,6 @@
 
 const PARTS_SHOWN = 5; // parts of a step with a colour of their own; the others are one
 const TIMES = { "timing_s/gen": "rollout takes", "timing_s/rollout_judging": "judges keep it waiting for", "timing_s/update_actor": "the update takes" };
-
 const SLOWEST = { split: "step", sort: "-seconds" }; // the list that a step leads to
 
 class CostsView {

@@ -114,11 +114,8 @@ class CurveChart {
     const { steps } = this.data;
     const [first, last] = rangeOf(this.places.map((i) => steps[i]));
     const across = ticksBetween(first, last, Math.max(2, Math.floor(width / 80))).filter((step) => Number.isInteger(step));
-    const up = ticksBetween(low, high, Math.max(3, Math.floor(this.height / 60)));
-    const y = (value) => ({ x1: MARGIN.left, x2: this.right, y1: px(this.y(value)), y2: px(this.y(value)) });
     return [
-      up.map((value) => svg("line", { class: value === 0 ? "zero" : "grid", ...y(value) })),
-      up.map((value) => svg("text", { class: "tick", x: MARGIN.left - 6, y: px(this.y(value) + 3.5), "text-anchor": "end" }, tickText(value))),
+      axisUp(ticksBetween(low, high, Math.max(3, Math.floor(this.height / 60))), this.y, [MARGIN.left, this.right]),
       across.map((step) => svg("text", { class: "tick", x: px(this.x(step)), y: this.bottom + 17, "text-anchor": "middle" }, String(step))),
     ];
   }
@@ -261,9 +258,9 @@ class Charts {
   }
 
   // The element of a chart; `filters` are those of the list that a click on a step opens.
-  draw(title, data, { key = title, filters = {}, ...options } = {}) {
-    if (!this.all.has(key)) this.all.set(key, new CurveChart(title, null, { ...this.options, ...options }));
-    const chart = this.all.get(key);
+  draw(title, data, { filters = {}, ...options } = {}) {
+    if (!this.all.has(title)) this.all.set(title, new CurveChart(title, null, { ...this.options, ...options }));
+    const chart = this.all.get(title);
     if (!data.across) chart.openStep = (step) => go(placeOf(this.run.id, "sessions"), { step_from: step, step_to: step, ...filters });
     chart.update(data);
     return chart.element;

@@ -25,6 +25,8 @@ const fixed = (value, digits) => (hasValue(value) ? value.toFixed(digits) : valu
 const rewardText = (reward) => fixed(reward, 2); // of one session
 const meanText = (mean) => fixed(mean, 3); // of many
 const scoreText = (reward) => fixed(hasValue(reward) ? 100 * reward : reward, 1); // on the card's scale
+// One of three values by the sign of a difference of rewards.
+const bySign = (difference, more, less, same) => (difference > TOLERANCE ? more : difference < -TOLERANCE ? less : same);
 const signedBy = (text) => (value) => (hasValue(value) ? `${value > TOLERANCE ? "+" : ""}${text(value)}` : NONE);
 const signedReward = signedBy(rewardText);
 const signedMean = signedBy(meanText);
@@ -66,6 +68,18 @@ const scroller = (name, content) => h("div", { className: "scroller", tabIndex: 
 function tiles(values) {
   const entries = Object.entries(values).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
   return h("dl", { className: "tiles" }, entries);
+}
+
+// A field with its label, and a choice among pairs of value and text; `change` gets the new value.
+function labelled(label, field, change) {
+  field.addEventListener("change", () => change(field.value));
+  return h("label", {}, `${label} `, field);
+}
+
+function choice(name, label, pairs, value, change) {
+  const field = h("select", { name }, options(pairs));
+  field.value = value;
+  return labelled(label, field, change);
 }
 
 // Sets the choices of a field, and its value. A list that stays the same is not touched: it may be open.

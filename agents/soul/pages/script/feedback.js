@@ -38,10 +38,9 @@ class FeedbackView {
     const shown = tasks.filter((task) => set === "" || task === set);
     this.shares.replaceChildren(this.#overSteps(both));
     this.byTask.replaceChildren(this.#table(shown, both));
-    const axis = (name) => ({ name, value: (i) => store.get(name, i), low: `${name}_from`, high: `${name}_to` });
     const open = (task) => (query) => go(placeOf(run.id, "sessions"), { ...this.listed, set: task, ...query });
-    const of = (task) => places.filter((i) => store.set(i) === task);
-    this.pictures.replaceChildren(...shown.map((task) => drawPairs(task, of(task), [axis("draft"), axis("refined")], open(task))));
+    const pairs = (task) => both.filter((i) => store.set(i) === task).map((i) => [store.get("draft", i), store.get("refined", i)]);
+    this.pictures.replaceChildren(...shown.map((task) => drawPairs(task, pairs(task), open(task))));
     this.lists.replaceChildren(...LISTS.map((kind) => this.#list(kind, places)));
     this.#themes(both, state);
   }
@@ -91,8 +90,10 @@ class FeedbackView {
     const table = (caption, list) => {
       const rows = list.map(({ text, ids }) => [text, ids.filter((id) => places.has(id)).map((id) => store.gain(places.get(id)))]).filter(([, gains]) => gains.length);
       const share = (gains, sign) => percentText(gains.filter((gain) => sign * gain > TOLERANCE).length / gains.length);
-      const mean = (gains) => gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
-      const cells = rows.map(([text, gains]) => [h("bdi", {}, text), this.#count(gains.length, { theme: text }), cell(mean(gains), signedMean(mean(gains))), share(gains, 1), share(gains, -1)]);
+      const cells = rows.map(([text, gains]) => {
+        const { mean, count } = momentsOf(gains);
+        return [h("bdi", {}, text), this.#count(count, { theme: text }), cell(mean, signedMean(mean)), share(gains, 1), share(gains, -1)];
+      });
       const columns = ["", "sessions", "mean gain", "helped", "hurt"].map((title, k) => ({ title, text: !k }));
       return rows.length ? dataTable(columns, cells, { caption }) : part(caption, small("There is none."));
     };
@@ -117,4 +118,42 @@ class FeedbackView {
     const content = rows.length ? smallTable(null, ["session", "draft → refined", "gain"], rows) : small(matches.length ? NO_TEXT : "There is none.");
     return h("section", { ariaLabel: name }, h("h2", { className: "title" }, name[0].toUpperCase() + name.slice(1), matches.length ? [" · ", all] : null), content);
   }
+}
+
+const BUBBLES = 20; // along each axis
+const PAIR_SIZE = 300;
+
+// Pairs of draft and refined reward as bubbles; `open` gets the query of a bubble's sessions.
+function drawPairs(title, pairs, open) {
+  const said = small(`${counted(pairs.length)} sessions with both rewards`);
+  const host = h("div", { className: "plot" });
+  const range = rangeOf(pairs.flat());
+  const size = (range[1] - range[0]) / BUBBLES;
+  const at = (k) => Number((range[0] + k * size).toPrecision(6));
+  const bin = (value) => Math.min(BUBBLES - 1, Math.floor((value - range[0]) / size));
+  // Better, same and worse by the rewards themselves: two rewards of one bin may differ.
+  const placed = Map.groupBy(pairs, ([a, b]) => JSON.stringify([bin(a), bin(b), bySign(b - a, "better", "worse", "same")]));
+  const most = Math.max(...[...placed.values()].map(({ length }) => length));
+  const bubble = (key, count, x, y) => {
+    const [k, l, kind] = JSON.parse(key);
+    const show = () => open({ draft_from: at(k), draft_to: at(k + 1), refined_from: at(l), refined_to: at(l + 1) });
+    const place = { cx: px(x(at(k + 0.5))), cy: px(y(at(l + 0.5))), r: px(1.5 + 7 * Math.sqrt(count / most)) };
+    const text = `draft about ${shortNumber(at(k + 0.5))}, refined about ${shortNumber(at(l + 0.5))}, ${kind}: ${count} sessions`;
+    const dot = svg("circle", { class: `bubble ${kind}`, tabindex: 0, role: "button", ...place }, svg("title", {}, text));
+    dot.addEventListener("click", show);
+    dot.addEventListener("keydown", (event) => event.key === "Enter" && show());
+    return dot;
+  };
+  drawnToWidth(host, (width) => {
+    const side = Math.min(width, PAIR_SIZE + MARGIN.left);
+    const x = scaleOf(range, MARGIN.left, side - 10);
+    const y = scaleOf(range, side - 34, 24);
+    const ticks = ticksBetween(...range, 4);
+    const axes = [axisUp(ticks, y, [MARGIN.left, side - 10]), axisAcross(ticks, x, [24, side - 34], side - 18)];
+    const equal = svg("line", { class: "zero", x1: px(x(range[0])), y1: px(y(range[0])), x2: px(x(range[1])), y2: px(y(range[1])) });
+    const names = [svg("text", { x: side - 10, y: side - 4, "text-anchor": "end" }, "draft →"), svg("text", { x: 4, y: 10 }, "↑ refined")];
+    const looks = { width: side, height: side, viewBox: `0 0 ${side} ${side}`, role: "group", "aria-label": "refined against draft" };
+    host.replaceChildren(svg("svg", looks, axes, equal, [...placed].map(([key, { length }]) => bubble(key, length, x, y)), names));
+  });
+  return h("figure", { className: "chart" }, h("figcaption", {}, h("h2", { className: "title" }, h("bdi", {}, title)), said), pairs.length ? host : null);
 }

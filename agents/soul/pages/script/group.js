@@ -1,19 +1,19 @@
-// The views of what one session belongs to. View (d): its group. All drafts and refined answers of its prompt on one reward axis,
-// with mean and spread, and what the loss does with each: advantages, weights, masks.
-
-const STRIP = { height: 186, left: 64, right: 16, first: 50, between: 72, stacked: 5 }; // pixels
+// The views of what one session belongs to. View (d): its group. All drafts and refined answers of its prompt with mean and spread,
+// and what the loss does with each: advantages, weights, masks.
 
 // A view of the session that its address names, drawn again when there are other sessions.
 class NamedView {
-  constructor(run, ariaLabel) {
-    Object.assign(this, { run, section: h("section", { ariaLabel }) });
+  constructor(_app, run) {
+    Object.assign(this, { run, section: h("section", { ariaLabel: this.constructor.label }) });
   }
 
   async show([name], query) {
     await this.run.sessions;
     const { store } = this.run;
+    const i = store.findName(name);
+    if (i === undefined) throw new Error(`there is no session ${name} in this run`);
     Object.assign(this, { name, query, state: store.state });
-    await this.draw(this.run, store.named(name));
+    await this.draw(this.run, i);
   }
 
   refresh() {
@@ -22,9 +22,7 @@ class NamedView {
 }
 
 class GroupView extends NamedView {
-  constructor(_app, run) {
-    super(run, "Group");
-  }
+  static label = "Group";
 
   async draw(run, first) {
     const { store } = run;
@@ -33,44 +31,8 @@ class GroupView extends NamedView {
     const title = `${store.set(first)}, row ${store.get("number", first)}, step ${step}`;
     this.table = h("div", {});
     const kind = h("p", { className: "kind" }, `Group of ${counted(this.members.length)} sessions · `, rowLink(store, first));
-    this.section.replaceChildren(h("header", {}, kind, h("h1", {}, h("bdi", {}, title))), this.#strip(store), this.#facts(store), this.table);
+    this.section.replaceChildren(h("header", {}, kind, h("h1", {}, h("bdi", {}, title))), this.#facts(store), this.table);
     await this.#sequences(run);
-  }
-
-  #strip(store) {
-    const kinds = ["draft", "refined"];
-    const values = (kind) => this.members.map((i) => store.get(kind, i));
-    const range = rangeOf(kinds.flatMap(values));
-    const host = h("div", { className: "plot" });
-    drawnToWidth(host, (width) => {
-      const x = scaleOf(range, STRIP.left + 10, width - STRIP.right - 10);
-      const rows = kinds.map((kind, k) => this.#stripRow(store, kind, STRIP.first + k * STRIP.between, x, values(kind)));
-      const ticks = ticksBetween(...range, Math.max(2, Math.floor(width / 120)));
-      const axis = axisAcross(ticks, x, [8, STRIP.height - 24], STRIP.height - 8);
-      const label = "Rewards of the group's drafts and refined answers; the table below has the numbers";
-      host.replaceChildren(svg("svg", { width, height: STRIP.height, viewBox: `0 0 ${width} ${STRIP.height}`, role: "img", "aria-label": label }, axis, rows));
-    });
-    const title = h("h2", { className: "title" }, "Rewards of the group; the bar is the mean and one standard deviation to each side");
-    return h("figure", { className: "chart" }, h("figcaption", {}, title), host);
-  }
-
-  // Equal rewards are stacked, so that each session has a dot.
-  #stripRow(store, kind, y, x, rewards) {
-    const stacked = new Map();
-    const dots = rewards.map((reward, k) => {
-      if (reward === null) return null;
-      const at = Math.round(x(reward) / 9);
-      const level = stacked.get(at) ?? 0;
-      stacked.set(at, level + 1);
-      const place = { class: `dot ${kind}`, cx: px(x(reward)), cy: px(y - STRIP.stacked * level), r: 4.5 };
-      const dot = svg("circle", place, svg("title", {}, `${kind} ${k + 1}: ${shortNumber(reward)}`));
-      dot.addEventListener("click", () => (location.hash = store.link(this.members[k])));
-      return dot;
-    });
-    const { mean, spread } = momentsOf(rewards);
-    const across = (name, [from, to], [top, bottom]) => svg("line", { class: `${name} ${kind}`, x1: px(x(from)), x2: px(x(to)), y1: y + top, y2: y + bottom });
-    const bar = mean === null ? [] : [across("spread", [mean - spread, mean + spread], [12, 12]), across("mean", [mean, mean], [6, 18])];
-    return [svg("text", { x: 0, y: y + 4 }, kind), bar, dots];
   }
 
   #facts(store) {
@@ -93,15 +55,17 @@ class GroupView extends NamedView {
     const rows = lines.flatMap((line, k) => {
       const i = members[k];
       const link = h("a", { href: `#${store.link(i)}`, "aria-current": store.name(i) === name ? "true" : "false" }, `session ${k + 1}`);
-      const head = [link, rewardText(store.get("draft", i)), rewardText(store.get("refined", i)), signedReward(store.gain(i))];
+      const [draft, refined] = ["draft", "refined"].map((kind) => store.get(kind, i));
+      const bar = cell(null, rewardBar(draft, refined, store.range(i)));
+      const head = [link, bar, rewardText(draft), rewardText(refined), signedReward(store.gain(i))];
       const why = line.draft.failure ? words(line.draft.failure.cause) : "not in the record";
       if (!line.sequences?.length) return [[...head, "none", NONE, NONE, NONE, why]];
       const seen = (one) => [words(one.kind), rewardText(one.advantage), ...[one.weight, one.distill_weight].map(weightText), one.masked ?? "trained"];
-      return line.sequences.map((one, n) => [...(n ? ["", "", "", ""] : head), ...seen(one)]);
+      return line.sequences.map((one, n) => [...(n ? head.map(() => "") : head), ...seen(one)]);
     });
     const seen = lines.flatMap((line) => line.sequences ?? []);
     const missing = this.members.length - members.length;
-    const titles = ["session", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
+    const titles = ["session", "", "draft", "refined", "gain", "sequence", "advantage", "weight of a token", "distillation", "in the loss"];
     const columns = titles.map((title) => ({ title, text: ["session", "sequence", "in the loss"].includes(title) }));
     this.table.replaceChildren(
       seen.length ? partsOf(seen) : small("No advantage is known: the step is not trained yet."),

@@ -27,7 +27,7 @@ class HomeView {
     this.section.replaceChildren(
       h("header", {}, h("h1", {}, "Runs"), h("p", { className: "kind" }, `${counted(trainings.length)} training runs, ${counted(evaluations.length)} evaluations, ${counted(running)} running`)),
       this.#chooser(),
-      trainings.length ? this.#table("Training runs", TRAINING_FACTS.filter(([title]) => title !== "loss" || trainings.some(({ last }) => last?.loss)), trainings) : "",
+      trainings.length ? this.#table("Training runs", TRAINING_FACTS, trainings) : "",
       evaluations.length ? this.#table("Evaluations", EVALUATION_FACTS, evaluations) : "",
       folders.length ? "" : h("p", { className: "empty" }, "There is no training run and no evaluation below this folder. A run appears here as soon as its folder is made."),
     );
@@ -69,32 +69,35 @@ function stateCell({ state, cause }) {
   return cell(state, h("span", { className: kind, title: cause ?? "" }, state, cause ? h("small", { className: "cause" }, cause) : null));
 }
 
+const PATH = ["run", (one) => cell(one.path, runLink(one)), { text: true }];
+const STATE = ["state", stateCell, { text: true }];
+const EFFORT = [
+  ["time", (one) => cell(one.seconds, durationText(one.seconds))],
+  ["cost", costOf],
+  ["changed", (one) => cell(one.changed, dateText(one.changed))],
+];
 const TRAINING_FACTS = [
-  ["run", (one) => cell(one.path, runLink(one)), { text: true }],
-  ["state", stateCell, { text: true }],
+  PATH,
+  STATE,
   ["steps", (one) => cell(one.done, progress(one))],
   ["curves", (one) => cell(one.last?.loss ?? one.score, sparkline(one.curves ?? {})), { help: "over the steps: rewards of drafts (solid), refined answers (dashed) and validation (dotted), or the loss" }],
   ["last draft", (one) => withEnds(meanText, one.score, one.interval), { help: "mean reward of the last step's drafts, 95 %" }],
   ["refined", (one) => cell(one.last?.refined, meanText(one.last?.refined))],
   ["validation", (one) => cell(one.last?.validation, meanText(one.last?.validation))],
-  ["loss", (one) => cell(one.last?.loss, meanText(one.last?.loss)), { help: "of supervised fine-tuning, per token, in the last step" }],
+  ["loss", ({ last }) => last?.loss && cell(last.loss, meanText(last.loss)), { help: "of supervised fine-tuning, per token, in the last step" }],
   ["alarms", (one) => cell(Object.keys(one.alarms ?? {}).length, alarmsOf(one))],
   ["objective", (one) => one.objective ?? "", { text: true }],
   ["tasks", (one) => (one.tasks ?? []).join(", "), { text: true }],
-  ["time", (one) => cell(one.seconds, durationText(one.seconds))],
-  ["cost", costOf],
-  ["changed", (one) => cell(one.changed, dateText(one.changed))],
+  ...EFFORT,
 ];
 const EVALUATION_FACTS = [
-  ["run", (one) => cell(one.path, runLink(one)), { text: true }],
+  PATH,
   ["model", (one) => h("bdi", {}, one.name), { text: true }],
-  ["state", stateCell, { text: true }],
+  STATE,
   ["samples", (one) => cell(one.done, progress(one))],
   ["score", (one) => withEnds(scoreText, one.score, one.interval), { help: "macro average times 100, 95 %" }],
   ["sets", (one) => ((one.tasks ?? []).length > 4 ? `${one.tasks.length} sets` : (one.tasks ?? []).join(", ")), { text: true }],
-  ["time", (one) => cell(one.seconds, durationText(one.seconds))],
-  ["cost", costOf],
-  ["changed", (one) => cell(one.changed, dateText(one.changed))],
+  ...EFFORT,
 ];
 
 const alarmsOf = ({ id, alarms = {} }) =>

@@ -25,14 +25,16 @@ class JudgeView {
     const link = (step) => h("a", { href: hrefOf(placeOf(this.run.id, "sessions"), { step_from: step, step_to: step, split: "step" }) }, `Step ${step}`);
     const lines = told.map(({ step, kind, text }) => h("li", {}, link(step), kind === "alarm" ? `, alarm ${words(text)}: ${about[`alarm/${text}`] ?? "raised"}.` : `: ${text}.`));
     this.alarms.replaceChildren(...(lines.length ? lines : [h("li", {}, "No alarm, and no outage of a judge.")]));
-    const jury = Object.keys(overview.metrics?.series ?? {}).filter((name) => name.startsWith("judge/jury/"));
+    const { series = {} } = overview.metrics ?? {};
+    const canary = { "ditto/reward_draft": "judge, all drafts", "ditto/canary/reward_draft": "canary, its share" };
+    const jury = Object.keys(series).filter((name) => name.startsWith("judge/jury/"));
     const named = Object.fromEntries(jury.map((name) => [name, name.slice(11).replace("/", " of ")]));
     const priced = isPriced(overview.calls ?? []);
     const metrics = (title, names, more = { include: [0] }) => this.charts.metrics(title, names, more);
     const latency = { "judge/latency_p50_s": "median", "judge/latency_p95_s": "95 %", "judge/latency_p99_s": "99 %" };
     const drawn = [
       this.#byPrompt(),
-      this.#canary(),
+      series["ditto/canary/reward_draft"] ? metrics("Rewards of judge and canary", canary, {}) : null,
       metrics("Judge minus canary, same drafts", { "ditto/canary/difference": "difference" }),
       metrics("Agreement of the jury", named, { include: [0, 1] }),
       metrics("Seconds of a request", latency),
@@ -54,12 +56,6 @@ class JudgeView {
       return { name: prompts || "no prompt", kind: `series-${(k % 6) + 1}`, mean: at("mean"), n: at("n") };
     });
     return this.charts.draw("Mean reward of the drafts by the judge's prompt", { steps, events, lines, bounds: curves.all?.range });
-  }
-
-  // Without a canary there is nothing to compare the judge with.
-  #canary() {
-    const names = { "ditto/reward_draft": "judge, all drafts", "ditto/canary/reward_draft": "canary, its share" };
-    return this.run.overview.metrics?.series["ditto/canary/reward_draft"] ? this.charts.metrics("Rewards of judge and canary", names) : null;
   }
 
   #lengths() {

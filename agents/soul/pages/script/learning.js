@@ -25,12 +25,11 @@ class LearningView {
     [this.large, this.multiples] = ["charts wide", "charts small-charts"].map((className) => h("div", { className }));
     this.find = h("input", { type: "search", placeholder: "name or meaning", on: { input: () => this.#picker() } });
     this.picker = h("ul", { className: "picker" });
-    const search = (field) => h("div", { className: "choices" }, h("label", {}, "Search ", field));
-    const metrics = h("details", { className: "settings" }, h("summary", {}, "All metrics"), search(this.find), this.picker);
-    this.findSetting = h("input", { type: "search", on: { input: () => this.#settings() } });
+    const search = h("div", { className: "choices" }, h("label", {}, "Search ", this.find));
+    const metrics = h("details", { className: "settings" }, h("summary", {}, "All metrics"), search, this.picker);
     this.otherField = h("select", none("against", ""));
     this.settings = h("div", {});
-    const fields = h("div", { className: "choices" }, h("label", {}, "Search ", this.findSetting), h("label", {}, "Differences to ", this.otherField));
+    const fields = h("div", { className: "choices" }, h("label", {}, "Differences to ", this.otherField));
     this.config = h("details", { className: "settings" }, h("summary", {}, "Settings"), fields, this.settings);
     this.section = h("section", { ariaLabel: "Learning" }, this.head, choices, this.large, this.multiples, metrics, this.config);
   }
@@ -106,7 +105,7 @@ class LearningView {
     if (!names.length) return null;
     const lines = names.map((name) => ({ name, kind: name, ...curve[name] }));
     const data = { steps: curve.steps, bounds: curve.range, lines, ...this.#shared() };
-    return this.charts.draw(title, data, { key: `reward ${task} ${options.height}`, filters: { set: task === "all" ? "" : task }, ...options });
+    return this.charts.draw(title, data, { filters: { set: task === "all" ? "" : task }, ...options });
   }
 
   #ofTask() {
@@ -117,8 +116,8 @@ class LearningView {
     const shared = { steps: curve.steps, ...this.#shared() };
     const shares = ["better", "same", "worse"].map((name) => ({ name, kind: name, mean: curve[name] }));
     return [
-      this.charts.draw("Gap: refined minus draft", { ...shared, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] }, { key: `gap ${task}`, filters, ...MULTIPLE }),
-      this.charts.draw("Refined against draft: share of sessions", { ...shared, stacked: true, lines: shares }, { key: `shares ${task}`, filters, ...MULTIPLE }),
+      this.charts.draw("Gap: refined minus draft", { ...shared, include: [0], lines: [{ name: "gap", kind: "gap", ...curve.gap }] }, { filters, ...MULTIPLE }),
+      this.charts.draw("Refined against draft: share of sessions", { ...shared, stacked: true, lines: shares }, { filters, ...MULTIPLE }),
     ];
   }
 
@@ -135,7 +134,7 @@ class LearningView {
   // ---- every metric
 
   #chosen() {
-    return this.chosen.map((name) => this.charts.metrics(name, { [name]: name.split("/").at(-1) }, this.#shared(), { key: `metric ${name}`, ...MULTIPLE }));
+    return this.chosen.map((name) => this.charts.metrics(name, { [name]: name.split("/").at(-1) }, this.#shared(), MULTIPLE));
   }
 
   #picker() {
@@ -147,8 +146,8 @@ class LearningView {
     const choose = ({ target }) => this.#set({ metrics: [...this.chosen.filter((name) => name !== target.value), ...(target.checked ? [target.value] : [])].join(",") });
     const box = (name) => h("input", { type: "checkbox", value: name, checked: this.chosen.includes(name), on: { change: choose } });
     const lines = first.map((name) => h("li", {}, h("label", {}, box(name), h("b", {}, ` ${name} `), h("small", {}, about[name] ?? ""))));
-    const more = names.length > first.length ? [small(`and ${names.length - first.length} more: search for some of them`)] : [];
-    this.picker.replaceChildren(...[...lines, ...more].map((one) => (one.localName === "li" ? one : h("li", {}, one))));
+    const more = names.length > first.length ? [h("li", {}, small(`and ${names.length - first.length} more: search for some of them`))] : [];
+    this.picker.replaceChildren(...lines, ...more);
   }
 
   // ---- settings
@@ -163,9 +162,8 @@ class LearningView {
     if ((this.query.against ?? "") !== against) return; // the reader has chosen another one meanwhile
     const of = ({ run = {} }) => Object.fromEntries(settingsOf(run.config ?? run));
     const [mine, theirs] = [of(this.run.overview), name ? of(this.other.overview) : {}];
-    const wanted = this.findSetting.value.toLowerCase();
     const keys = [...new Set([...Object.keys(mine), ...Object.keys(theirs)])].sort().filter((key) => !name || mine[key] !== theirs[key]);
-    const rows = keys.filter((key) => `${key} ${mine[key]}`.toLowerCase().includes(wanted)).map((key) => [key, mine[key] ?? NONE, ...(name ? [theirs[key] ?? NONE] : [])]);
+    const rows = keys.map((key) => [key, mine[key] ?? NONE, ...(name ? [theirs[key] ?? NONE] : [])]);
     const columns = ["setting", "this run", ...(name ? [name] : [])].map((title) => ({ title, text: true }));
     this.settings.replaceChildren(small(`${counted(rows.length)} settings${name ? " that differ" : ""}`), dataTable(columns, rows, { name: "Settings" }));
   }

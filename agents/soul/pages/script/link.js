@@ -15,15 +15,11 @@ function readLink() {
   return { place, query: new URLSearchParams(query.join("?")) };
 }
 
-function linkTo(place, query) {
-  const text = query?.toString();
-  return `#${place}${text ? `?${text}` : ""}`;
-}
-
-// The address of a place with these values; empty ones are left out.
+// The address of a place with these values, {name: value} or pairs of them; empty ones are left out.
 function hrefOf(place, values = {}) {
-  const filled = Object.entries(values).filter(([, value]) => value !== "" && value !== undefined && value !== null);
-  return linkTo(place, new URLSearchParams(filled));
+  const pairs = Array.isArray(values) ? values : Object.entries(values);
+  const filled = pairs.filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  return `#${place}${filled.length ? `?${new URLSearchParams(filled)}` : ""}`;
 }
 
 // Follows a link within the page.

@@ -1,23 +1,22 @@
 // A list of the entries of a store, with filters, order and pages, and the open entry beside it. It is used for sessions,
-// samples, paired rows and reviewed rows; `about` says what is particular to each:
+// samples and paired rows. A store has `size`, `where(test)`, and of an entry `link(i)`, `name(i)`, `title(i)`, and its place by
+// `findName(name)`; `about` says what is particular to a list:
 //
 //   many              the word for entries
 //   fields()          filters: [{name, label, type, choices?: [[value, text]], test?(i, value), from?: name of its summary}]
 //   columns           [{key, title, number?}]
 //   cells(i)          key -> content of a cell
 //   value(key, i)     what a column is sorted by
-//   link(i), find(name)   the address of an entry, and back
 //   open(i)           promise of {title, content} of an open entry
 //   orders            value of the field "state" -> the order that it brings
 //   groupOf(i)        with a field "by": the key of the entry's group, and cells(members) of its head, the first one a text
 
 const PAGE_SIZE = 100;
-const REDRAW_MS = 400; // between two looks at what a search has found
 const MOVES = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1, k: -1, j: 1 };
 
 class List {
   constructor(store, place, about) {
-    Object.assign(this, { store, place, about, filters: {}, order: { key: "", descending: false }, page: 0, shown: [], unfolded: new Set() });
+    Object.assign(this, { store, place, about, filters: {}, order: null, page: 0, shown: [], unfolded: new Set() });
     this.searches = 0; // a search stops when a newer one begins
     this.form = h("form", { className: "filters", role: "search", autocomplete: "off", ariaLabel: `Filter ${about.many}` });
     this.found = h("span", { role: "status" }, `Loading the ${about.many} ...`);
@@ -40,7 +39,7 @@ class List {
       if (row && !event.target.closest("a, button")) location.hash = this.address(Number(row.dataset.place));
     });
     const heads = this.about.columns.map(({ key, title, number, help }) => {
-      const head = h("th", { scope: "col", className: `${key}${number ? " number" : ""}`, title: help ?? "", ariaSort: "none" }, button(title, () => this.#sortBy(key)));
+      const head = h("th", { scope: "col", className: columnClass({ key, number }), title: help ?? "", ariaSort: "none" }, button(title, () => this.#sortBy(key)));
       head.dataset.key = key;
       return head;
     });
@@ -51,17 +50,17 @@ class List {
 
   // The link to an entry within this list, or to the list.
   address(i) {
-    const { key, descending } = this.order;
-    const query = { ...this.filters, sort: key ? (descending ? "-" : "") + key : "", page: this.page ? this.page + 1 : "" };
+    const { order } = this;
+    const query = { ...this.filters, sort: order && (order.descending ? "-" : "") + order.key, page: this.page ? this.page + 1 : "" };
     if (i === undefined) return hrefOf(this.place, query);
-    return hrefOf(this.about.link(i), { ...query, page: "" }); // the list turns to the page of the entry by itself
+    return hrefOf(this.store.link(i), { ...query, page: "" }); // the list turns to the page of the entry by itself
   }
 
   // Shows exactly what a query asks for.
   show(query) {
     const sort = query.get("sort") ?? "";
     const key = sort.replace(/^-/, "");
-    this.order = this.about.columns.some((column) => column.key === key) ? { key, descending: sort.startsWith("-") } : { key: "", descending: false };
+    this.order = this.about.columns.some((column) => column.key === key) ? { key, descending: sort.startsWith("-") } : null;
     this.filters = Object.fromEntries([...query].filter(([name]) => name !== "sort" && name !== "page"));
     this.#drawFields();
     return this.filter(Math.max(0, (Number.parseInt(query.get("page"), 10) || 1) - 1));
@@ -71,16 +70,13 @@ class List {
   async follow(name, query) {
     this.following = true;
     if (!name || query.size || !this.drawn) await this.show(query);
-    if (!name) this.#hide();
-    else {
-      const i = this.about.find(name);
-      if (i === undefined) {
-        this.#hide();
-        this.found.textContent = `There is no ${name} among these ${this.about.many}.`;
-      } else {
-        if (!this.shown.includes(i)) await this.show(new URLSearchParams());
-        await this.open(i);
-      }
+    const i = name ? this.store.findName(name) : undefined;
+    if (i === undefined) {
+      this.#hide();
+      if (name) this.found.textContent = `There is no ${name} among these ${this.about.many}.`;
+    } else {
+      if (!this.shown.includes(i)) await this.show(new URLSearchParams());
+      await this.open(i);
     }
     this.following = false;
     if (!name) this.#remember();
@@ -117,7 +113,7 @@ class List {
   #changed({ name, value }) {
     this.filters = { ...this.filters, [name]: value };
     if (name === "set") for (const key of Object.keys(this.filters)) if (key.startsWith("group.")) delete this.filters[key];
-    if (name === "state") this.order = this.about.orders?.[value] ?? { key: "", descending: false };
+    if (name === "state") this.order = this.about.orders[value] ?? null;
     this.#drawFields();
     clearTimeout(this.soon);
     this.soon = setTimeout(() => this.filter(), name === "text" ? 250 : 0);
@@ -131,15 +127,12 @@ class List {
     if (text) {
       const among = matches;
       matches = [];
-      let drawn = performance.now();
       for await (const [share, hits] of this.store.search(text, among)) {
         if (search !== this.searches) return;
         matches.push(...hits);
-        if (share < 1 && hits.length && performance.now() - drawn > REDRAW_MS) {
-          this.#order([...matches]); // what is found so far
-          drawn = performance.now();
-        }
-        if (share < 1) this.found.textContent = `Searching: ${Math.round(100 * share)} %, ${counted(matches.length)} found`;
+        if (share === 1) break;
+        if (hits.length) this.#order([...matches]); // what is found so far
+        this.found.textContent = `Searching: ${Math.round(100 * share)} %, ${counted(matches.length)} found`;
         await new Promise((resume) => setTimeout(resume)); // let the page breathe
       }
     }
@@ -151,15 +144,13 @@ class List {
   // ---- the list
 
   #sortBy(key) {
-    const { order } = this;
-    if (order.key !== key) this.order = { key, descending: false };
-    else this.order = order.descending ? { key: "", descending: false } : { key, descending: true };
+    this.order = nextOrder(this.order, key, false);
     this.page = 0;
     this.#order(this.shown);
   }
 
   #order(places) {
-    const { key, descending } = this.order;
+    const { key, descending } = this.order ?? {};
     this.shown = places.sort((a, b) => (key ? compare(this.about.value(key, a), this.about.value(key, b), descending) : 0) || a - b);
     this.groups = this.filters.by ? Map.groupBy(this.shown, (i) => this.about.groupOf(i).key) : null;
     if (this.groups) this.shown = [...this.groups.values()].flat();
@@ -186,18 +177,19 @@ class List {
       ? [...this.groups].slice(start, start + PAGE_SIZE).flatMap(([key, members]) => this.#groupRows(key, members))
       : this.shown.slice(start, start + PAGE_SIZE).map((i) => this.#row(i));
     this.body.replaceChildren(...rows);
-    for (const head of this.heads.cells) {
-      head.ariaSort = head.dataset.key === this.order.key ? (this.order.descending ? "descending" : "ascending") : "none";
-    }
+    for (const head of this.heads.cells) head.ariaSort = ariaSort(this.order, head.dataset.key);
     this.#mark();
     this.#remember();
   }
 
   #row(i) {
-    const cells = this.about.cells(i);
-    const row = h("tr", {}, this.about.columns.map(({ key, number }) => h("td", { className: `${key}${number ? " number" : ""}` }, cells[key])));
+    const row = h("tr", {}, this.#cells(this.about.columns, this.about.cells(i)));
     row.dataset.place = i;
     return row;
+  }
+
+  #cells(columns, cells) {
+    return columns.map((column) => h("td", { className: columnClass(column) }, cells[column.key]));
   }
 
   #groupRows(key, members) {
@@ -207,8 +199,7 @@ class List {
     const texts = cells(members);
     const fold = button(texts[first.key], () => this.#fold(key, !open), { ariaExpanded: String(open), className: "opener" });
     fold.dataset.group = key;
-    const rest = others.map(({ key: column, number }) => h("td", { className: `${column}${number ? " number" : ""}` }, texts[column]));
-    const head = h("tr", { className: "group" }, h("th", { scope: "row", className: first.key }, fold), rest);
+    const head = h("tr", { className: "group" }, h("th", { scope: "row", className: first.key }, fold), this.#cells(others, texts));
     return [head, ...(open ? members.map((i) => this.#row(i)) : [])];
   }
 
@@ -238,17 +229,14 @@ class List {
   }
 
   #mark() {
-    for (const row of this.body.rows) {
-      if (Number(row.dataset.place) === this.opened) row.setAttribute("aria-current", "true");
-      else row.removeAttribute("aria-current");
-    }
+    for (const row of this.body.rows) row.ariaCurrent = Number(row.dataset.place) === this.opened ? "true" : null;
   }
 
   // Takes in new entries. Open entry, filters, page, focus and scroll stay; a text is not searched again.
   async grown() {
     const name = this.openName;
     const focused = this.body.contains(document.activeElement) ? document.activeElement.closest("tr")?.querySelector("a")?.hash : null;
-    if (name !== undefined) this.opened = this.about.find(name);
+    if (name !== undefined) this.opened = this.store.findName(name);
     this.#drawFields();
     if (!(this.filters.text ?? "").trim()) await this.filter(this.page);
     if (focused) [...this.body.querySelectorAll("a")].find((link) => link.hash === focused)?.focus({ preventScroll: true });
@@ -258,7 +246,7 @@ class List {
 
   async open(i) {
     this.opened = i;
-    this.openName = this.about.name(i);
+    this.openName = this.store.name(i);
     const group = this.groups && this.about.groupOf(i).key;
     const place = Math.floor((this.groups ? [...this.groups.keys()].indexOf(group) : this.shown.indexOf(i)) / PAGE_SIZE);
     const folded = this.groups?.has(group) && !this.unfolded.has(group);
@@ -277,7 +265,7 @@ class List {
     try {
       entry = await this.about.open(i);
     } catch (error) {
-      entry = { title: this.about.title(i), content: [h("p", { className: "notice" }, error.message)] };
+      entry = { title: this.store.title(i), content: [h("p", { className: "notice" }, error.message)] };
     }
     if (this.opened !== i) return; // another one was opened meanwhile
     const bar = h(
@@ -335,6 +323,8 @@ class List {
     this.form.elements.text?.focus();
   }
 }
+
+const columnClass = ({ key, number }) => (number ? `${key} number` : key);
 
 // Whether a value lies at or above (below) the limit of a field. Half of the last digit shown is allowed.
 const atLeast = (value, limit) => hasValue(value) && value >= Number(limit) - TOLERANCE - Math.abs(value) * 5e-5;

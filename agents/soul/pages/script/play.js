@@ -27,21 +27,15 @@ class PlayView {
     const of = tasks.find((one) => one.task === task);
     const players = Object.entries(PLAYERS).filter(([name]) => (name === "me" || endpoints.policy) && (name !== "talk" || of.talks));
     if (!players.some(([name]) => name === player)) this.choice.player = "me";
-    const field = (name, element) => {
-      element.name = name;
-      element.addEventListener("input", () => {
-        this.choice[name] = element.value;
-        clearTimeout(this.soon);
-        this.soon = setTimeout(() => this.#choose(), name === "text" ? 250 : 0);
-      });
-      return element;
+    const set = (name) => (value) => {
+      this.choice[name] = value;
+      this.#choose();
     };
-    const select = (name, pairs) => {
-      const element = field(name, h("select", {}, options(pairs)));
-      element.value = this.choice[name];
-      return element;
-    };
+    const search = h("input", { name: "text", type: "search", value: text, placeholder: "in the rows" });
     const { rows, total } = await this.source.get(addressOf("play", "rows", task), { text });
+    const play = ({ row }) => button("Play", () => this.#start(row), { className: "button", ariaLabel: `Play row ${row}` });
+    const columns = [{ title: "row" }, { title: "begins", text: true }, { title: "", text: true }];
+    const cells = rows.map((one) => [String(one.row), one.words, play(one)]);
     const focused = this.section.contains(document.activeElement) ? document.activeElement.name : null;
     const asked = Object.entries(endpoints).map(([role, { model, address }]) => `${role}: ${model} at ${address}`);
     this.section.replaceChildren(
@@ -49,12 +43,12 @@ class PlayView {
       h(
         "div",
         { className: "choices" },
-        h("label", {}, "Task ", select("task", tasks.map((one) => [one.task, `${one.task} (${counted(one.rows)} rows)`]))),
-        h("label", {}, "Who plays ", select("player", players)),
-        h("label", {}, "Search ", field("text", h("input", { type: "search", value: text, placeholder: "in the rows" }))),
+        choice("task", "Task", tasks.map((one) => [one.task, `${one.task} (${counted(one.rows)} rows)`]), task, set("task")),
+        choice("player", "Who plays", players, this.choice.player, set("player")),
+        labelled("Search", search, set("text")),
       ),
       of.notice ? h("p", { className: "note" }, of.notice) : "",
-      rows.length ? dataTable([{ title: "row" }, { title: "begins", text: true }, { title: "", text: true }], rows.map((one) => [String(one.row), one.words, button("Play", () => this.#start(one.row), { className: "button", ariaLabel: `Play row ${one.row}` })]), { name: "rows", caption: `${counted(total)} rows` }) : h("p", { className: "empty" }, "No row contains this text."),
+      rows.length ? dataTable(columns, cells, { name: "rows", caption: `${counted(total)} rows` }) : h("p", { className: "empty" }, "No row contains this text."),
       h("details", { className: "form" }, h("summary", {}, "A row of your own, as JSON"), this.#ownRow()),
     );
     if (focused) this.section.querySelector(`[name="${focused}"]`)?.focus();
@@ -83,7 +77,7 @@ class PlayView {
       state.feedback ? part("Feedback", h("blockquote", { dir: "auto" }, withheldMarked(state.feedback))) : "",
       state.feedback_failure ? failureOf(state.feedback_failure) : "",
       attempts[1] ?? "",
-      state.target ? h("dl", { className: "answers" }, h("div", {}, h("dt", {}, "Expected"), h("dd", {}, state.target))) : "",
+      state.target ? h("dl", { className: "answers" }, answerBox("Expected", state.target)) : "",
       this.#next(state),
     );
     if (state.turn === "model") setTimeout(() => this.#again(state.session), ASK_MS);
@@ -112,7 +106,7 @@ class PlayView {
       text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send());
       return h("form", { className: "form" }, text, h("p", {}, button("Send", send, { className: "button primary" })));
     }
-    const keep = (as) => tried(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, as })).file}.`));
+    const keep = (kind) => tried(async () => notify(`Kept in ${(await this.source.post("play/keep", { session, kind })).file}.`));
     return h("p", { className: "choices" }, turn === "refine" && feedback ? button("Answer again with the feedback", () => ask("refine", {}), { className: "button primary" }) : null, button("Keep as a record", () => keep("record"), { className: "button" }), button("Keep as a row", () => keep("row"), { className: "button" }));
   }
 }

@@ -54,7 +54,7 @@ class ResultsView {
     const rows = lines.map((line) => {
       const [name, score, ...others] = line.cells;
       const opener = line.set === null ? h("b", {}, name) : button(name, () => this.#toggle(line.set), { className: "opener", ariaExpanded: String(this.unfolded.has(line.set)) });
-      return [cell(name, opener), cell(line.mean, h("b", {}, score)), cell(line.mean, intervalBar(line)), ...others.slice(0, own.length), ...line.published];
+      return [cell(name, opener), cell(line.mean, h("b", {}, score)), cell(line.mean, scaledBar(line)), ...others.slice(0, own.length), ...line.published];
     });
     const below = (k) => (this.unfolded.has(lines[k].set) ? this.#detail(lines[k].set) : null);
     return dataTable(columns, rows, { name: `results of ${this.run.name}`, sections: lines.map(({ dimension }) => dimension), below });
@@ -62,8 +62,7 @@ class ResultsView {
 
   #toggle(set) {
     if (!this.unfolded.delete(set)) this.unfolded.add(set);
-    const query = new URLSearchParams([...this.unfolded].map((one) => ["open", one]));
-    history.replaceState(null, "", linkTo(placeOf(this.run.id, "results"), query));
+    replaceLink(placeOf(this.run.id, "results"), [...this.unfolded].map((one) => ["open", one]));
     this.refresh();
     this.section.querySelectorAll(".opener").forEach((one) => one.textContent === set && one.focus({ preventScroll: true }));
     document.getElementById(`set-${set}`)?.scrollIntoView({ block: "nearest" });
@@ -90,7 +89,7 @@ class ResultsView {
       const rows = groups.map((group) => [
         h("a", { href: this.#samples({ set: name, [`group.${kind}`]: group.value }) }, valueName(overview, kind, group.value)),
         cell(group.mean, scoreInterval(group)),
-        cell(group.mean, intervalBar({ ...group, range: [set.metric.low, set.metric.high] })),
+        cell(group.mean, scaledBar({ ...group, range: [set.metric.low, set.metric.high] })),
         counted(group.samples),
         counted(group.invalid),
       ]);
@@ -125,20 +124,25 @@ function rolesTable({ roles, seconds, samples }) {
   return [smallTable("Calls and cost", ["role", "calls", "tokens in", "tokens out", "p50 s", "p95 s", ...(priced ? ["cost"] : [])], rows), smallTable("Seconds per sample", ["stage", "mean"], stages)];
 }
 
-// A score with its interval and bounds, drawn on the range of its metric, whose ends are below it unless they are 0 and 100.
-function intervalBar({ mean, interval, bounds, range }) {
+// A score with its interval and bounds on the range of its metric, whose ends are below it unless they are 0 and 100.
+function scaledBar(score) {
+  const bar = intervalBar(score);
+  const [low, high] = score.range.map((end) => shortNumber(100 * end));
+  return !bar || (low === "0" && high === "100") ? bar : h("span", { className: "scaled" }, bar, h("small", {}, h("span", {}, low), h("span", {}, high)));
+}
+
+function intervalBar({ mean, interval, bounds, range }, kind = "", width = BAR.width) {
   if (!hasValue(mean)) return null;
-  const x = scaleOf(range, BAR.margin, BAR.width - BAR.margin);
+  const x = scaleOf(range, BAR.margin, width - BAR.margin);
   const line = (kind, [low, high], y) => svg("line", { class: kind, x1: px(x(low)), x2: px(x(high)), y1: y, y2: y });
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => range[0] + share * (range[1] - range[0]));
-  const bar = svg(
+  if (range[0] < 0 && range[1] > 0) ticks.push(0);
+  return svg(
     "svg",
-    { class: "bar", width: BAR.width, height: BAR.height, role: "img", "aria-label": scoreInterval({ mean, interval }) },
+    { class: `bar ${kind}`, width, height: BAR.height, role: "img", "aria-label": scoreInterval({ mean, interval }) },
     ticks.map((value) => svg("line", { class: value === 0 ? "zero" : "tick", x1: px(x(value)), x2: px(x(value)), y1: 1, y2: BAR.height - 1 })),
     bounds && bounds[0] !== bounds[1] ? line("bounds", bounds, 11) : null,
     interval ? line("interval", interval, 7) : null,
     svg("circle", { class: "mean", cx: px(x(mean)), cy: 7, r: 3 }),
   );
-  if (range[0] === 0 && range[1] === 1) return bar;
-  return h("span", { className: "scaled" }, bar, h("small", {}, ...range.map((end) => h("span", {}, shortNumber(100 * end)))));
 }

@@ -15,7 +15,7 @@ class ReviewView {
   }
 
   #overview(folder, files) {
-    const sum = (counts) => Object.values(counts ?? {}).reduce((total, count) => total + count, 0);
+    const sum = (counts) => sumOf(Object.values(counts ?? {}));
     const rows = files.map(({ file, rows: count, left_out, marks, card }) => {
       const all = Math.max(sum(card?.left_out), sum(left_out));
       return [h("a", { href: `#${placeOf("review", file)}` }, file), card?.task ?? "", counted(count), counted(all), card ? counted(card.contamination.rows) : NONE, `${counted(marks.keep)} / ${counted(marks.drop)}`];
@@ -28,16 +28,20 @@ class ReviewView {
     const { reason, text, first } = this.choice;
     const { total, rows } = await this.source.get(addressOf("review", "rows", one.file), this.choice);
     const follow = (values) => go(placeOf("review", one.file), { ...this.choice, first: "", ...values });
-    const reasons = h("select", { name: "reason" }, options([["", `built (${counted(one.rows)})`], ...Object.entries(one.left_out).map(([name, count]) => [name, `${name} (${counted(count)})`])]));
-    reasons.value = reason;
-    reasons.addEventListener("input", () => follow({ reason: reasons.value }));
-    const search = h("input", { type: "search", value: text, placeholder: "in the rows", on: { change: () => follow({ text: search.value }) } });
-    const jump = h("input", { type: "number", min: 1, max: total, value: first + 1, on: { change: () => follow({ first: Math.max(0, Number(jump.value) - 1) }) } });
+    const reasons = Object.entries(one.left_out).map(([name, count]) => [name, `${name} (${counted(count)})`]);
+    const search = h("input", { type: "search", value: text, placeholder: "in the rows" });
+    const jump = h("input", { type: "number", min: 1, max: total, value: first + 1 });
     const page = (step) => button(step < 0 ? "←" : "→", () => follow({ first: Math.max(0, first + step * 50) }), { ariaLabel: step < 0 ? "Previous page" : "Next page", disabled: step < 0 ? first === 0 : first + rows.length >= total });
     this.section.replaceChildren(
       h("header", {}, h("p", { className: "kind" }, h("a", { href: "#review" }, "all files")), h("h1", {}, one.file)),
       this.#counts(one),
-      h("div", { className: "choices" }, h("label", {}, "Rows ", reasons), h("label", {}, "Search ", search), h("label", {}, "Jump to row ", jump)),
+      h(
+        "div",
+        { className: "choices" },
+        choice("reason", "Rows", [["", `built (${counted(one.rows)})`], ...reasons], reason, (value) => follow({ reason: value })),
+        labelled("Search", search, (value) => follow({ text: value })),
+        labelled("Jump to row", jump, (value) => follow({ first: Math.max(0, Number(value) - 1) })),
+      ),
       h("div", { className: "pager" }, rows.length ? `${counted(first + 1)} to ${counted(first + rows.length)} of ${counted(total)}` : "No row matches.", h("span", { className: "turn" }, page(-1), page(1))),
       ...rows.map((row) => this.#row(one.file, row)),
     );

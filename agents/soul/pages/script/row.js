@@ -4,9 +4,7 @@
 const STEPS_FIRST = 8; // steps that are shown at first, spread over the training
 
 class RowView extends NamedView {
-  constructor(_app, run) {
-    super(run, "Row over the steps");
-  }
+  static label = "Row over the steps";
 
   async draw(run, first) {
     const { store } = run;
@@ -53,12 +51,19 @@ class RowView extends NamedView {
 
   #step(run, { step, members }, line) {
     const requests = new Requests(line.feedback);
-    const [draft, refined] = [lastOwnTurn(line.draft), lastOwnTurn(line.refined)];
-    const changes = draft !== null && refined !== null ? changesBetween(draft, refined) : null;
-    const cell = (title, reward, content) => h("section", { ariaLabel: `${title} of step ${step}` }, small(`${title}${reward === undefined ? "" : ` ${rewardText(reward)}`}`), content?.length ? h("div", { className: "said", dir: "auto" }, content) : h("em", {}, "none"));
-    const [before, after] = changes ? [drawChanges(changes.before, "del"), drawChanges(changes.after, "ins", requests)] : [draft, refined];
-    const cells = [cell("draft", line.draft.reward, before), cell("feedback", undefined, requests.draw()), cell("refined", line.refined?.reward ?? null, after)];
-    return h("section", { className: "step-line" }, h("h2", { className: "title" }, h("a", { href: `#${run.store.link(members[0])}` }, `Step ${step}`)), h("div", { className: "sides three" }, cells));
+    // What the policy said last, which is all it said in a task of one turn.
+    const last = (attempt) => attempt && columnTurns(attempt, {})?.findLast(({ own }) => own);
+    const [draft, refined] = [line.draft, line.refined].map(last);
+    if (draft && refined) markPair(draft, refined, requests);
+    const cell = (title, content) =>
+      h("section", { ariaLabel: `${title} of step ${step}` }, small(title), content?.length ? saidText(content) : h("em", {}, "none"));
+    const cells = [
+      cell(`draft ${rewardText(line.draft.reward)}`, draft?.shown ?? draft?.text),
+      cell("feedback", requests.draw()),
+      cell(`refined ${rewardText(line.refined?.reward)}`, refined?.shown ?? refined?.text),
+    ];
+    const link = h("a", { href: `#${run.store.link(members[0])}` }, `Step ${step}`);
+    return h("section", { className: "step-line" }, h("h2", { className: "title" }, link), h("div", { className: "sides three" }, cells));
   }
 }
 

@@ -66,20 +66,8 @@ function thoughtsIn(turn) {
   return thoughts.join(" ");
 }
 
-// The reasoning before a turn, folded; nothing without one.
-function privately(reasoning) {
-  if (!reasoning) return null;
-  return h("details", { className: "private" }, h("summary", {}, `private: reasoning, ${counted(reasoning.length)} characters`), h("div", { className: "said", dir: "auto" }, reasoning));
-}
-
-function sceneTurn({ speaker, note, text, thought, reasoning, own, narrator }) {
-  const kind = narrator ? "narrator" : own ? "assistant" : "user";
-  return h(
-    "li",
-    { className: `turn ${kind}` },
-    h("div", { className: "who" }, h("b", {}, h("bdi", {}, speaker)), note ? ` ${note}` : null),
-    privately(reasoning),
-    thought ? h("div", { className: "private" }, h("span", { className: "label" }, "private thought: "), h("span", { className: "said", dir: "auto" }, thought)) : null,
-    h("div", { className: "said", dir: "auto" }, text),
-  );
+// Such a turn as turns.js draws it.
+function sceneTurn({ speaker, note, own, narrator, ...turn }) {
+  const who = [h("b", {}, h("bdi", {}, speaker)), note ? ` ${note}` : null];
+  return { ...turn, key: speaker, own: own ?? !narrator, kind: narrator ? "narrator" : own ? "assistant" : "user", who };
 }

@@ -4,11 +4,11 @@
 
 const WITHHELD = "[withheld]"; // what the leak guard puts in place of a passage (agents/soul/leaks/redaction.py)
 const LONG = 1500; // characters of a message that are shown at first
-const SHOWN_OF_LONG = 1000;
 
 function drawSession(line, run, i) {
   const { draft, refined } = line;
   const both = refined ? [draft, refined] : [draft];
+  const identity = { "Judge prompts": line.prompts.join(", ") || "none", Session: line.session, Group: line.prompt, Stamp: line.stamp };
   return [
     sessionHead(line, run, i),
     ...both.map((attempt, k) => attempt.failure && attemptFailure(k ? "refined episode" : "draft", attempt.failure)),
@@ -20,16 +20,11 @@ function drawSession(line, run, i) {
     part("Cost and time", took(line)),
     part("As the model saw and wrote it", both.map((attempt, k) => ownViews(attempt, k ? "refined" : "draft", line.sequences ?? []))),
     part("What the judge was asked and answered", callsOf(both)),
-    Object.keys(line.record ?? {}).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(line.record)) : null,
-    small("Judge prompts: ", h("bdi", {}, line.prompts.join(", ") || "none"), ...identityOf(line)),
+    foldedRecord(line.record ?? {}),
+    small(Object.entries(identity).filter(([, text]) => text).map(([name, text], k) => [k ? `. ${name}: ` : `${name}: `, h("bdi", {}, text)]), "."),
   ].filter(Boolean);
 }
 
-const identityOf = ({ session, prompt, stamp }) => [
-  session ? [". Session ", h("bdi", {}, session), ", group ", h("bdi", {}, prompt || "unknown")] : null,
-  stamp ? [". Stamp ", h("bdi", {}, stamp)] : null,
-  ".",
-];
 const notPlayed = () => small("The play failed: no conversation was kept.");
 const attemptFailure = (name, failure) => h("div", {}, h("h3", {}, name), failureOf(failure));
 const failureOf = ({ stage, cause, detail }) => h("div", { className: "failure" }, h("p", {}, `The ${stage} failed: ${words(cause)}.`), h("pre", {}, detail));
@@ -42,7 +37,8 @@ function sessionHead(line, run, i) {
   const set = training ? { best: line.full_marks ?? 1, worst: 0 } : run.overview.sets[line.set];
   const text = training ? rewardText : scoreText;
   const gain = refined && hasValue(draft.reward) && hasValue(refined.reward) ? refined.reward - draft.reward : null;
-  const change = gain === null ? null : gain > TOLERANCE ? ["won", "▲ better"] : gain < -TOLERANCE ? ["lost", "▼ worse"] : ["", "= same"];
+  const group = `its group (${counted(run.store.groupOf(i).length)} sessions)`;
+  const change = gain === null ? null : bySign(gain, ["won", "▲ better"], ["lost", "▼ worse"], ["", "= same"]);
   const score = draft.failure
     ? h("p", { className: "score failed" }, h("strong", {}, "No verdict"), ` ${words(draft.failure.cause)}`)
     : h("p", { className: "score" }, h("strong", {}, text(draft.reward), training ? [" → ", refined ? text(refined.reward) : NONE] : null), training ? " draft → refined " : ` ${set?.metric.name ?? "reward"}`, change && h("b", { className: change[0] }, ` ${change[1]} ${signedReward(gain)}`));
@@ -54,7 +50,7 @@ function sessionHead(line, run, i) {
     line.question ? h("p", { className: "asked", dir: "auto" }, line.question) : null,
     line.target === null || line.target === undefined ? null : answersOf(line, set),
     !training && draft.critique ? h("blockquote", { dir: "auto" }, draft.critique) : null,
-    training ? h("p", { className: "links" }, groupLink(run.store, i), " · ", rowLink(run.store, i)) : null,
+    training ? h("p", { className: "links" }, h("a", { href: `#${placeOf(run.id, "group", run.store.name(i))}` }, group), " · ", rowLink(run.store, i)) : null,
   );
 }
 
@@ -72,18 +68,15 @@ function factsOf(line, { kind, overview }) {
 
 // The right answer, next to the given answers.
 function answersOf({ target, given, draft, refined }, set) {
-  const box = (title, mark, text) => h("div", {}, h("dt", {}, title), h("dd", { dir: "auto" }, mark, text));
-  const answer = (title, text, { reward }) => box(title, markOf(rightness(reward, set)), text ?? h("em", {}, "no answer could be read"));
-  return h("dl", { className: "answers" }, box("Expected", null, target), answer(refined ? "Draft" : "Given", given, draft), refined ? answer("Refined", refined.given, refined) : null);
+  const answer = (title, text, { reward }) => answerBox(title, markOf(rightness(reward, set)), text ?? NO_ANSWER());
+  const others = [answer(refined ? "Draft" : "Given", given, draft), refined ? answer("Refined", refined.given, refined) : null];
+  return h("dl", { className: "answers" }, answerBox("Expected", target), others);
 }
 
-function groupLink(store, i) {
-  return h("a", { href: `#${placeOf(store.run, "group", store.name(i))}` }, `its group (${counted(store.groupOf(i).length)} sessions)`);
-}
+const answerBox = (title, ...content) => h("div", {}, h("dt", {}, h("bdi", {}, title)), h("dd", { dir: "auto" }, content));
+const NO_ANSWER = () => h("em", {}, "no answer could be read");
 
-function rowLink(store, i) {
-  return h("a", { href: `#${placeOf(store.run, "row", store.name(i))}` }, "this row over the steps");
-}
+const rowLink = (store, i) => h("a", { href: `#${placeOf(store.run, "row", store.name(i))}` }, "this row over the steps");
 
 // ---- feedback and the leak guard
 
@@ -167,28 +160,24 @@ function callsOf(attempts) {
 
 const WHO = { system: "system", user: "to the policy", assistant: "policy" };
 
+// Messages as turns: system prompts are folded, other long ones are cut, the policy's own ones are whole.
 function turnsOf(messages, asked = WHO.user) {
-  return h("ol", { className: "turns" }, messages.map((message) => messageTurn(message, { ...WHO, user: asked })));
-}
-
-function messageTurn({ role, content }, who) {
-  const said = h("div", { className: "said", dir: "auto" });
-  const turn = h("li", { className: `turn ${role === "judge" ? "assistant" : role}` });
-  if (role === "system") {
-    said.textContent = content;
-    turn.append(h("details", {}, h("summary", {}, who[role], h("small", {}, ` ${counted(content.length)} characters`)), said));
+  return h("ol", { className: "turns" }, messages.map(({ role, content }) => {
+    const who = role === "user" ? asked : (WHO[role] ?? role);
+    const own = role === "assistant" || role === "judge";
+    const turn = drawTurn({ kind: own ? "assistant" : role, who, text: content });
+    const said = turn.lastChild;
+    if (role === "system") {
+      const size = h("small", {}, ` ${counted(content.length)} characters`);
+      turn.replaceChildren(h("details", {}, h("summary", {}, who, size), said));
+    } else if (!own && content.length > LONG) {
+      const all = () => ((said.textContent = content), more.remove());
+      const more = button(`Show all ${counted(content.length)} characters`, all, { className: "link" });
+      said.textContent = `${content.slice(0, LONG)} …`;
+      turn.append(more);
+    }
     return turn;
-  }
-  turn.append(h("div", { className: "who" }, who[role] ?? role), said);
-  if (role === "assistant" || role === "judge" || content.length <= LONG) {
-    said.textContent = content;
-    if (!content.trim()) said.append(h("em", {}, "(nothing)"));
-    return turn;
-  }
-  said.textContent = `${content.slice(0, SHOWN_OF_LONG)} …`;
-  const more = button(`Show all ${counted(content.length)} characters`, () => ((said.textContent = content), more.remove()), { className: "link" });
-  turn.append(more);
-  return turn;
+  }));
 }
 
 // ---- cost and time, and the record
@@ -210,6 +199,9 @@ function took(line) {
   });
   return [rows.length ? smallTable(null, titles, rows) : null, small(stages.filter(Boolean).join("; "))];
 }
+
+const foldedRecord = (record) =>
+  Object.keys(record).length ? h("details", { className: "record" }, h("summary", {}, "Record"), recordOf(record)) : null;
 
 function recordOf(record) {
   const fields = Object.entries(record).map(([name, value]) => {

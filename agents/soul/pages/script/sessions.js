@@ -56,10 +56,6 @@ class SessionsView {
       fields: (filters) => [...this.#fields(evaluation), ...(evaluation ? this.#groups(filters.set) : [])],
       cells: (i) => (evaluation ? this.#sampleCells(i) : this.#cells(i)),
       value: (key, i) => this.#value(key, i),
-      link: (i) => store.link(i),
-      name: (i) => store.name(i),
-      find: (name) => store.findName(name),
-      title: (i) => store.title(i),
       open: async (i) => ({ title: `${store.title(i)}${placeInGroup(store, i)}`, content: drawSession(await store.line(i), run, i) }),
       groupOf: (i) => ({ key: `${store.get("split", i)} ${store.get("step", i)} ${store.get("prompt", i)}`, cells: (members) => this.#groupCells(members) }),
     });
@@ -146,13 +142,22 @@ class SessionsView {
     const gain = store.gain(i);
     return {
       step: h("a", { href: this.list.address(i) }, number("split") === "val" ? `${number("step")} val` : String(number("step"))),
-      set: h("bdi", {}, store.set(i)),
-      question: h("bdi", { title: number("question") ?? "" }, number("question")),
-      reward: [rewardBar(number("draft"), number("refined"), store.range(i)), ` ${rewardText(number("draft"))} → ${rewardText(number("refined"))}`],
-      gain: h("span", { className: gain > TOLERANCE ? "won" : gain < -TOLERANCE ? "lost" : "" }, signedReward(gain)),
+      ...this.#shared(i, number("draft"), number("refined"), rewardText),
+      gain: h("span", { className: bySign(gain, "won", "lost", "") }, signedReward(gain)),
       advantage: `${rewardText(number("advantage_draft"))} / ${rewardText(number("advantage_refined"))}`,
       state: h("bdi", { className: number("cause") ? "failed" : "" }, stateOf(store, i)),
       seconds: secondsText(number("seconds")),
+    };
+  }
+
+  // The cells that a session and a group share.
+  #shared(i, draft, refined, text) {
+    const { store } = this.run;
+    const question = store.get("question", i);
+    return {
+      set: h("bdi", {}, store.set(i)),
+      question: h("bdi", { title: question ?? "" }, question),
+      reward: [rewardBar(draft, refined, store.range(i)), ` ${text(draft)} → ${text(refined)}`],
     };
   }
 
@@ -180,13 +185,12 @@ class SessionsView {
     const [first] = members;
     const mean = (of) => momentsOf(members.map(of)).mean;
     const [draft, refined] = ["draft", "refined"].map((key) => mean((i) => store.get(key, i)));
-    const gain = mean((i) => store.gain(i));
+    const shared = this.#shared(first, draft, refined, meanText);
     return {
+      ...shared,
       step: `${store.get("step", first)}${store.get("split", first) === "val" ? " val" : ""}`,
-      set: h("bdi", {}, store.set(first)),
-      question: [h("b", {}, `${counted(members.length)} × `), h("bdi", { title: store.get("question", first) ?? "" }, store.get("question", first))],
-      reward: [rewardBar(draft, refined, store.range(first)), ` ${meanText(draft)} → ${meanText(refined)}`],
-      gain: signedMean(gain),
+      question: [h("b", {}, `${counted(members.length)} × `), shared.question],
+      gain: signedMean(mean((i) => store.gain(i))),
       state: h("a", { href: `#${placeOf(this.run.id, "group", store.name(first))}` }, "group"),
       seconds: secondsText(mean((i) => store.get("seconds", i))),
     };
@@ -208,7 +212,7 @@ function stateOf(store, i) {
 function rewardBar(draft, refined, range) {
   if (!hasValue(draft)) return null;
   const x = scaleOf([Math.min(0, range[0]), Math.max(1, range[1])], 5, 55);
-  const kind = !hasValue(refined) || Math.abs(refined - draft) <= TOLERANCE ? "same" : refined > draft ? "better" : "worse";
+  const kind = bySign(hasValue(refined) ? refined - draft : 0, "better", "worse", "same");
   return svg(
     "svg",
     { class: `reward-bar ${kind}`, width: 60, height: 10, "aria-hidden": "true" },

@@ -3,7 +3,6 @@
 
 const known = JSON.parse(document.getElementById("known").textContent);
 const NO_TEXT = "This file has all numbers, and the texts of chosen sessions only; soul view shows the others.";
-const PARTS_KEPT = 4; // unpacked parts of an exported file
 
 const addressOf = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
@@ -45,15 +44,12 @@ class ServedSource {
 // The answers in the file: small ones by their address, single texts as lines of parts that are unpacked when needed.
 class EmbeddedSource {
   live = false;
-  kept = new Map(); // part -> promise of its lines, the last used one last
 
   static async open() {
     const source = new EmbeddedSource();
     const { addresses, starts } = JSON.parse(await unpack("texts"));
-    source.addresses = addresses;
-    source.starts = starts; // the text with which each part begins
-    source.places = new Map(addresses.map((address, i) => [address, i]));
-    return source;
+    const places = new Map(addresses.map((address, i) => [address, i]));
+    return Object.assign(source, { addresses, starts, places }); // `starts`: the text with which each part begins
   }
 
   async get(encoded) {
@@ -64,16 +60,13 @@ class EmbeddedSource {
   }
 
   has(encoded) {
-    const address = decodedOf(encoded);
-    return this.places.has(address) || document.getElementById(`data:${address}`) !== null;
+    return this.places.has(decodedOf(encoded));
   }
 
   #lines(part) {
-    const lines = this.kept.get(part) ?? unpack(`part-${part}`).then((text) => text.split("\n"));
-    this.kept.delete(part);
-    this.kept.set(part, lines);
-    if (this.kept.size > PARTS_KEPT) this.kept.delete(this.kept.keys().next().value);
-    return lines;
+    if (part !== this.part) this.lines = unpack(`part-${part}`).then((text) => text.split("\n"));
+    this.part = part; // the last one is kept
+    return this.lines;
   }
 
   async #text(i) {

@@ -4,22 +4,18 @@
 const listOf = (column) => (column.codes ? column.codes.map((code) => column.values[code]) : column);
 
 class Store {
-  constructor(source, run) {
-    this.source = source;
-    this.run = run;
-    this.clear();
-  }
+  columns = new Map(); // key -> its values
+  size = 0;
+  last = 0; // the highest id
 
-  clear() {
-    this.size = 0;
-    this.last = 0; // the highest id
-    this.columns = new Map(); // key -> its values
+  constructor(source, run) {
+    Object.assign(this, { source, run });
   }
 
   // Loads what is new. Returns whether anything changed.
   async grow() {
-    const { revision, reset, columns } = await this.source.get(addressOf("run", this.run, "index"), { after: this.last, revision: this.revision });
-    if (reset) this.clear();
+    const { revision, reset, columns } = await this.source.get(addressOf("run", this.run, "index"), { after: this.last, known: this.revision });
+    if (reset) Object.assign(this, { columns: new Map(), last: 0 });
     const count = this.#append(columns);
     this.revision = revision;
     if (reset || count) this.places = this.ranges = undefined;
@@ -118,13 +114,6 @@ class Store {
     return this.places.get(name);
   }
 
-  // The same, where the session must be there.
-  named(name) {
-    const i = this.findName(name);
-    if (i === undefined) throw new Error(`there is no session ${name} in this run`);
-    return i;
-  }
-
   // A text that changes with the sessions.
   get state() {
     return `${this.revision} ${this.size}`;
@@ -153,28 +142,22 @@ class Store {
 
 // A training run or an evaluation: its overview and sessions, as far as they are known.
 class Run {
+  parts = {};
+
   constructor(source, folder) {
-    this.source = source;
-    this.folder = folder;
-    this.id = folder.id;
-    this.name = folder.name;
-    this.kind = folder.kind;
-    this.store = new Store(source, folder.id);
-    this.parts = {};
+    const { id, name, kind } = folder;
+    Object.assign(this, { source, folder, id, name, kind, store: new Store(source, id) });
   }
 
-  // Loads the overview, which the curves need. The sessions arrive after it: await `sessions`.
+  // Loads the overview, which the curves need; returns whether it changed. The sessions arrive after it: await `sessions`, a promise
+  // of whether there are new ones.
   async load() {
-    this.overview = await this.source.get(addressOf("run", this.id, "overview"));
-    this.indexing = this.overview.indexing ?? null; // the share of the traces that is read; null if all are
-    this.#grow();
-    return this;
-  }
-
-  #grow() {
-    this.sessions = this.store.grow(); // a promise of whether there are new ones
+    const overview = await this.source.get(addressOf("run", this.id, "overview"), { known: this.overview?.revision });
+    if (!overview.unchanged) this.overview = overview;
+    this.indexing = overview.indexing ?? null; // the share of the traces that is read; null if all are
+    this.sessions = this.store.grow();
     this.sessions.catch(() => {}); // whoever awaits it sees the error
-    return this.sessions;
+    return !overview.unchanged;
   }
 
   // Numbers that only one view needs, asked for again when the run has grown.
@@ -187,10 +170,7 @@ class Run {
   // Loads what is new; returns whether anything changed.
   async poll() {
     await this.sessions.catch(() => {});
-    const overview = await this.source.get(addressOf("run", this.id, "overview"), { from: this.overview.revision });
-    if (!overview.unchanged) this.overview = overview;
-    this.indexing = overview.indexing ?? null;
-    const grown = await this.#grow();
-    return !overview.unchanged || grown;
+    const changed = await this.load();
+    return (await this.sessions) || changed;
   }
 }

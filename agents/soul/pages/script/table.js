@@ -15,15 +15,13 @@ function dataTable(allColumns, allRows, more = {}) {
 
   function headButton(k) {
     return button(columns[k].title, () => {
-      const descendingFirst = !columns[k].text;
-      const next = order?.k !== k ? { k, descending: descendingFirst } : order.descending === descendingFirst ? { k, descending: !descendingFirst } : null;
-      order = next;
+      order = nextOrder(order, k, !columns[k].text);
       draw();
     });
   }
 
   function draw() {
-    const shown = order ? [...rows].sort((a, b) => compare(valueOf(a[order.k]), valueOf(b[order.k]), order.descending)) : rows;
+    const shown = order ? [...rows].sort((a, b) => compare(valueOf(a[order.key]), valueOf(b[order.key]), order.descending)) : rows;
     const across = (className, content) => h("tr", { className }, h("td", { colSpan: columns.length, className: "text" }, content));
     let section = "";
     const lines = shown.flatMap((row) => {
@@ -34,12 +32,17 @@ function dataTable(allColumns, allRows, more = {}) {
       return [head, h("tr", {}, row.map((cell, n) => cellOf(cell, n, columns[n]))), below && across("under", below)].filter(Boolean);
     });
     body.replaceChildren(...lines);
-    heads.forEach((head, k) => sorts && columns[k].title && head.setAttribute("aria-sort", order?.k === k ? (order.descending ? "descending" : "ascending") : "none"));
+    heads.forEach((head, k) => sorts && columns[k].title && head.setAttribute("aria-sort", ariaSort(order, k)));
   }
 
   draw();
   return h("div", { className: "table-with-tools" }, scroller(name, table), rows.length ? takeAlong(name, columns, rows) : null);
 }
+
+// The order after a click on a head: one direction, the other, and none.
+const nextOrder = (order, key, descending) =>
+  order?.key !== key ? { key, descending } : order.descending === descending ? { key, descending: !descending } : null;
+const ariaSort = (order, key) => (order?.key !== key ? "none" : order.descending ? "descending" : "ascending");
 
 const classOf = ({ text, soft }) => `${text ? "text" : ""}${soft ? " soft" : ""}`;
 function cellOf(cell, k, column) {
@@ -85,13 +88,8 @@ function latexOf(titles, rows, columns) {
   return [`\\begin{tabular}{${places}}`, "\\toprule", line(titles), "\\midrule", ...rows.map(line), "\\bottomrule", "\\end{tabular}"].join("\n") + "\n";
 }
 
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    notify("Copied.");
-  } catch {
-    saveBlob("copied.txt", new Blob([text], { type: "text/plain" })); // the browser keeps its clipboard to itself
-  }
+function copyText(text) {
+  return tried(() => navigator.clipboard.writeText(text).then(() => notify("Copied.")));
 }
 
 function saveBlob(name, blob) {

@@ -1,11 +1,9 @@
 // The turns of two attempts beside each other, with the changed words marked: one turn as columns with the feedback between
 // them, a dialogue turn by turn. A request of the feedback is linked to the new words that follow it.
 
-const isContext = ({ role }) => role !== "assistant";
-
 // The messages of a seat before its first turn, and those from it on.
 function splitAtFirstTurn(messages) {
-  const first = messages.findIndex((message) => !isContext(message));
+  const first = messages.findIndex(({ role }) => role === "assistant");
   return first < 0 ? [messages, []] : [messages.slice(0, first), messages.slice(first)];
 }
 
@@ -23,8 +21,7 @@ function texts(line) {
   const [drafted, second] = [draft, refined].map((attempt) => attempt && columnTurns(attempt, line.record));
   const requests = new Requests(line.feedback);
   const long = Math.max(drafted?.length ?? 0, second?.length ?? 0) > 1;
-  if (long) markTurns(drafted, second, requests);
-  else if (drafted?.[0] && second?.[0]) markPair(drafted[0], second[0], requests);
+  markTurns(drafted, second, requests);
   const feedback = feedbackOf(line, requests);
   const bar = second ? h("p", { className: "small" }, marksSwitch(), requests.linked ? " A dotted underline links a request of the feedback and the new words that follow it." : null) : null;
   if (!long) return h("div", {}, bar, h("div", { className: "sides three" }, column("Draft", drafted), feedback, refined ? column("Refined", second) : noRefined(line)));
@@ -42,36 +39,45 @@ function marksSwitch() {
 // Turn k of the draft beside turn k of the refined episode; below it on a narrow screen and on paper.
 function byTurn(drafted, second) {
   const count = Math.max(drafted.length, second.length);
-  const cell = (turn, name) => h("div", { className: "cell" }, turn ? [h("span", { className: "label" }, name), h("ol", { className: "turns scene" }, drawTurn(turn))] : null);
+  const cell = (turn, name) => h("div", { className: "cell" }, turn ? [h("span", { className: "label" }, name), turnList([turn])] : null);
   const rows = Array.from({ length: count }, (_, k) => [cell(drafted[k], `draft, turn ${k + 1}`), second.length ? cell(second[k], `refined, turn ${k + 1}`) : null]);
   const heads = [h("h3", { className: "cell" }, "Draft"), second.length ? h("h3", { className: "cell" }, "Refined") : null];
   return h("div", { className: `sides turns-by-number${second.length ? "" : " one"}` }, heads, rows);
 }
 
-const drawTurn = (turn) => turn.node(turn.shown ?? turn.text);
+const turnList = (turns) => h("ol", { className: "turns" }, turns.map(drawTurn));
+const saidText = (text) => h("div", { className: "said", dir: "auto" }, text);
+
+// A turn: who spoke, the reasoning before it (folded), a private thought, and the text, where it is `shown` with marks.
+function drawTurn({ kind, who, text, shown, reasoning, thought }) {
+  const folded = () => h("summary", {}, `private: reasoning, ${counted(reasoning.length)} characters`);
+  return h(
+    "li",
+    { className: `turn ${kind}` },
+    h("div", { className: "who" }, who),
+    reasoning ? h("details", { className: "private" }, folded(), saidText(reasoning)) : null,
+    thought ? h("div", { className: "private" }, h("span", { className: "label" }, "private thought: "), saidText(thought)) : null,
+    saidText(text.trim() ? (shown ?? text) : h("em", {}, "(nothing)")),
+  );
+}
 
 function noRefined({ feedback }) {
   return h("section", { ariaLabel: "Refined" }, h("h3", {}, "Refined"), small(feedback ? "There is no refined episode in the record." : "No refined episode: the draft got no feedback."));
 }
 
-// The turns of an attempt as shown in its column: {node(pieces), text, own}; null if the play failed.
+// The turns of an attempt for `drawTurn`, with their `key` (a speaker) and whether they are the policy's `own`; null if the play failed.
 function columnTurns(attempt, record) {
   if (!attempt.seats) return null;
   const scene = sceneOf({ ...attempt, ...attempt.episode }, record ?? {});
-  if (scene) return scene.map((turn) => ({ key: turn.speaker, text: turn.text, own: turn.own ?? !turn.narrator, node: (text) => sceneTurn({ ...turn, text }) }));
+  if (scene) return scene.map(sceneTurn);
   const seats = Object.entries(attempt.seats);
-  const turnOf = (seat) => (message) => {
-    const { role, content } = message;
-    const { reasoning, answer } = isContext(message) ? { reasoning: "", answer: content } : withoutReasoning(content);
-    const text = reasoning ? answer.trim() : content;
-    return { key: `${seat} ${role}`, text, own: !isContext(message), node: (shown) => plainTurn(role, shown, seats.length > 1 ? seat : "", reasoning) };
+  const turnOf = (seat, { role, content }) => {
+    const own = role === "assistant";
+    const { reasoning, answer } = withoutReasoning(own ? content : "");
+    const who = [seats.length > 1 ? h("bdi", {}, `${seat}: `) : null, WHO[role] ?? role];
+    return { key: `${seat} ${role}`, own, kind: role, who, reasoning, text: reasoning ? answer.trim() : content };
   };
-  return seats.flatMap(([seat, messages]) => splitAtFirstTurn(messages)[1].map(turnOf(seat)));
-}
-
-function plainTurn(role, text, seat, reasoning) {
-  const shown = text.length ? text : h("em", {}, "(nothing)");
-  return h("li", { className: `turn ${role}` }, h("div", { className: "who" }, seat ? h("bdi", {}, `${seat}: `) : null, WHO[role] ?? role), privately(reasoning), h("div", { className: "said", dir: "auto" }, shown));
+  return seats.flatMap(([seat, messages]) => splitAtFirstTurn(messages)[1].map((message) => turnOf(seat, message)));
 }
 
 // Marks the changed words of each own turn against the turn of the same number and speaker in the other attempt.
@@ -90,13 +96,8 @@ function markPair(before, after, requests) {
   after.shown = drawChanges(changes.after, "ins", requests);
 }
 
-function column(title, turns) {
-  return h("section", { ariaLabel: title }, h("h3", {}, title), turns ? h("ol", { className: "turns scene" }, turns.map(drawTurn)) : notPlayed());
-}
-
-// What the policy said last, which is all it said in a task of one turn; null if it said nothing.
-function lastOwnTurn(attempt) {
-  return (attempt && columnTurns(attempt, {}))?.findLast(({ own }) => own)?.text ?? null;
+function column(title, turns, ...above) {
+  return h("section", { ariaLabel: title }, h("h3", {}, h("bdi", {}, title)), above, turns ? turnList(turns) : notPlayed());
 }
 
 // ---- requests
