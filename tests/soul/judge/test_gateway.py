@@ -72,7 +72,7 @@ async def crowd(gateway, each):
 def test_a_task_may_have_a_judge_of_its_own():
     fake = FakeOpenAI(lambda request: Json({"n": {"gpt-5.4": 54, "other": 1}.get(request.body["model"], 0)}))
     own = {"coser": {"model": "gpt-5.4", "concurrency": 2}}
-    with connected(fake, judge={"jury": ["other", "other"], "by_task": own}) as gateway:
+    with connected(fake, judge={"jury": ["other", "third"], "by_task": own}) as gateway:
         coser, sotopia, nobody = gateway.scope("coser"), gateway.scope("sotopia"), gateway.scope()
         assert [judge.endpoint.model for judge in coser.jury] == ["gpt-5.4"] and coser.jury[0] is coser.judge
         assert len(sotopia.jury) == len(nobody.jury) == 2 and sotopia.judge.endpoint.model == "gpt-5-nano"
