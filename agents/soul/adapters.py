@@ -27,7 +27,7 @@ from soul.suites import ALIASES, SUITES, suite
 CUT_SHORT = Failure(
     "play",
     "task_error",
-    "there is no episode: a limit ended the play, or something other than SOUL's own player played",
+    "there is no episode to judge: a limit ended the play, or another player than SOUL's played it",
 )
 # Gateways by event loop, which their connections belong to, and by settings: equal ones share caps and connections.
 _connected: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gateway]] = WeakKeyDictionary()

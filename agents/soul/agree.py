@@ -51,7 +51,7 @@ async def run(sections: dict[str, dict[str, Any]], task: str | None, args: Names
     """Compare, and show the result. Returns 1 if the judge was asked and gave no verdict on some metric, else 0."""
     labels = labels_of(task, args.labels)
     ask = not args.recorded and not all(isinstance(label, RecordedLabel) for label in labels)
-    # There is no run folder here, so there is a cache only if judge.cache_dir is set.
+    # Without a run folder, answers are cached only if judge.cache_dir is set.
     async with Gateway.connect(GatewaySettings.from_sections(sections)) as gateway:
         judge = gateway.by_task.get(task or "", gateway.judge) if ask else None
         if judge:

@@ -1,4 +1,4 @@
-"""`soul export RUN --to FORMAT`: the sessions of a training run or an evaluation, for the tools of others.
+"""Export the sessions of a training run or an evaluation to other tools.
 
     soul export outputs/ditto-1 --to atif --out trajectories    # JSON files in Harbor's trajectory format
     soul export outputs/ditto-1 --to otlp                       # spans to an OpenTelemetry collector on this machine
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     place, about, foreign = options.run, facts(options.run), "endpoint" if options.to == "atif" else "out"
     if getattr(options, foreign) is not None or (options.steps and about.kind == "evaluation"):
-        parser.error("--out belongs to --to atif, --endpoint to --to otlp, and --steps to a training run")
+        parser.error("use --out with --to atif, --endpoint with --to otlp, and --steps with a training run")
     run, files = place.resolve().name, TrainingFiles.read(place)
     model = (files.run.get("config") or {}).get("actor_rollout_ref", {}).get("model", {}).get("path", "policy")
     policy = about.name if about.kind == "evaluation" else str(model)
@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = out / (f"{split}_{step:06d}" if split else "")
         folder.mkdir(parents=True, exist_ok=True)
         for one in (each for record in records for each in trajectories(record, run, policy)):
-            text = json.dumps(one, ensure_ascii=False).encode(errors="replace")  # half of a surrogate pair is no text
+            # UTF-8 cannot encode half of a surrogate pair.
+            text = json.dumps(one, ensure_ascii=False).encode(errors="replace")
             (folder / f"{one['trajectory_id']}.json").write_bytes(text)
             written += 1
     print(f"Wrote {written:,} trajectories to {out}.")

@@ -38,7 +38,7 @@ class Transcript:
     goal: tuple[str, ...] = ()  # words that either side must have said before the person may end
     task: str = ""  # such as retail_12
     run: str = ""  # which of several conversations of the task this is
-    reward: float | None = None  # of the assistant
+    reward: float | None = None  # the assistant's, for its task
 
     def said_by(self, role: str) -> list[str]:
         """The texts of a role, without stop tokens."""

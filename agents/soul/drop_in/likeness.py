@@ -187,7 +187,7 @@ async def _guesses(
 
 
 def _heard(talk: Transcript) -> list[Message]:
-    """What both sides said. A stop token or a tool would tell the judge who is simulated."""
+    """Return what both sides said, without stop tokens and tools, which would tell the judge who is simulated."""
     told = [(m["role"], said(m["content"]) if m["role"] == "user" else m["content"]) for m in talk.messages]
     return [{"role": role, "content": text} for role, text in told if role in ("user", "assistant") and text]
 

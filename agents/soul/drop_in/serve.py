@@ -93,7 +93,7 @@ def upstream(given: Namespace, model: str | None, policy: dict[str, Any], words:
     if model is None:
         if (endpoint := policy_endpoint(policy)) is None:
             raise BadSettings(
-                "There is no model to play the user. Pass a checkpoint, or policy.model=NAME policy.base_url=URL."
+                "There is no model to play the user. Name it: a checkpoint, or policy.model=NAME policy.base_url=URL."
             )
         yield endpoint
         return

@@ -8,9 +8,9 @@
     soul view --review data/sim_rl_data
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
-HTML file, which needs no server: all numbers of a run, and the samples of an evaluation or the most telling sessions of
-a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in the
-settings; --annotate adds an annotation of `soul judge draw`, --review a review of training files.
+HTML file, which needs no server. It has all numbers of a run, and the samples of an evaluation or the most telling
+sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
+the settings. --annotate adds an annotation of `soul judge draw`, and --review a review of training files.
 """
 
 from __future__ import annotations

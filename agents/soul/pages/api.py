@@ -4,7 +4,8 @@
     run/ID/overview?known=REV                numbers of a run; "unchanged" if REV is still its revision
     run/ID/index?after=N&known=REV           sessions after row N; all, if some have gone since REV
     run/ID/session/N                         one session's record
-    run/ID/themes, run/ID/judge              of a training run: themes of its critiques, rewards by judge and length
+    run/ID/themes                            themes of the critiques of a training run
+    run/ID/judge                             rewards of a training run by judge and length
     run/ID/search?text=T&after=N             sessions after N with this text, as far as half a second takes
 
 An address that begins with the name of an extension goes to it: `compare/...`, `play/...` (extensions.py).

@@ -70,7 +70,7 @@ class RunView(ABC):
 
     @abstractmethod
     def columns(self, after: int = 0, known: int | None = None) -> dict[str, Any]:
-        """What is newer than this session and revision: {"revision", "reset", "columns"}."""
+        """Return what is newer than this session and revision: {"revision", "reset", "columns"}."""
 
     @abstractmethod
     def session(self, number: int) -> dict[str, Any]:

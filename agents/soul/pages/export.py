@@ -1,7 +1,7 @@
 """Write runs as HTML files that need no server: at a run's end, or by `soul view` with `--export` or `--site`.
 
-A file holds the numbers of the run and of every session of a finished step, and the texts: of an evaluation those of
-all samples, of a training run those of the most telling sessions, up to MOST_BYTES, because a browser keeps them all.
+A file holds the numbers of the run and of every session of a finished step. It has the texts of all samples of an
+evaluation, or of the most telling sessions of a training run, up to MOST_BYTES, because a browser keeps them all.
 """
 
 from __future__ import annotations

@@ -96,8 +96,10 @@ class SequenceRecord:
         mean = None
         if self.tokens and self.has_log_probs:
             mean = sum(compress(self.response_logprobs, self.response_mask)) / self.tokens
-        rows = zip(self.response_ids, self.response_logprobs, self.response_mask, strict=True)
-        response = [(token, round(logprob, 6) if sampled else None) for token, logprob, sampled in rows]
+        response = []
+        if with_tokens and self.has_log_probs:
+            rows = zip(self.response_ids, self.response_logprobs, self.response_mask, strict=True)
+            response = [(token, round(logprob, 6) if sampled else None) for token, logprob, sampled in rows]
         return SequenceSummary(
             attempt="refined" if self.refined else "draft",
             seat=self.seat,
@@ -108,7 +110,7 @@ class SequenceRecord:
             logp_sampled=mean,
             masked=self.masked,
             prompt_ids=self.prompt_ids if with_tokens else [],
-            response=response if with_tokens and self.has_log_probs else [],
+            response=response,
         )
 
 

@@ -218,12 +218,11 @@ def check_changes(config: DictConfig, folder: Path | None) -> list[str]:
             "the order of its rows, so with others a resumed run would repeat some and never see others. Undo the "
             "change, or go on with it with trainer.resume_changed=true."
         )
+    at_once = [key for key in changes if key.startswith(f"{_OPTIMIZER}.")]
     if config.actor_rollout_ref.actor.optim.lr_scheduler_type != "constant" and _LENGTH in changes:
         changes[_LENGTH] += ", so the learning rate jumps to the schedule of that length"
-        applied = [changes[_LENGTH]]
-    else:
-        applied = []
-    applied += [text for key, text in changes.items() if key.startswith(f"{_OPTIMIZER}.")]
+        at_once.insert(0, _LENGTH)
+    applied = [changes[key] for key in at_once]
     other = [text for key, text in changes.items() if text not in (*order, *applied) and key not in _TOLD]
     lines += [f"CHANGED (trainer.resume_changed=true): {_listed(order)}"] if order else []
     lines += [f"from the next step on: {_listed(applied)}"] if applied else []

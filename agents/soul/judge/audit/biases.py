@@ -4,8 +4,8 @@
 
 The material is twelve honest replies, a good, a middling and a weak one for each scenario of the canaries, graded from
 0 to 10. All changes are made by rule. A change that adds words is compared with the same reply and as many neutral
-words, so that a judge that likes length shows it in `length` alone. An effect above 0 is what a policy learns to
-exploit; below 0 the judge dislikes the change, as the rubric may ask for (a list is no message to a friend).
+words, so that a judge that likes length shows it in `length` alone. A policy learns to exploit an effect above 0. An
+effect below 0 means that the judge dislikes the change, and the rubric may want that: friends do not write lists.
 
 `position` shows two replies in both orders to MirrorBench's pairwise prompt, and `order of dimensions` asks for three
 scores in both orders. Judges prefer texts of their own family (arXiv 2404.13076): the models' names tell.

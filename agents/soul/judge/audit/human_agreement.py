@@ -1,7 +1,7 @@
 """Measure how well a judge agrees with people, on texts that people labelled.
 
-Three things stand beside each other: the judge against people; one person against the others, the ceiling; and the best
-constant answer, the floor. Failed judgments are counted and excluded, never scored.
+The agreement of the judge with people is shown between a ceiling, how well one person agrees with the others, and a
+floor, what the best constant answer reaches. Failed judgments are counted and excluded, never scored.
 """
 
 from __future__ import annotations

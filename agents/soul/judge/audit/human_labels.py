@@ -80,7 +80,7 @@ class Label(Protocol):
             sample: the number of a repeated judgment.
 
         Raises:
-            SessionError: there is no verdict.
+            SessionError: the judge gave no verdict.
         """
 
 

@@ -30,7 +30,8 @@ _SHOWN = 2000  # characters of an error's body
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 # Variables that the OpenAI SDK sends as headers.
 _HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
-_PROXY = re.compile(r"https?://([^\s/@]*@)?[^\s/:@]+(:[0-9]{1,5})?/?")  # the kind that aiohttp can use
+# Proxies that aiohttp can use.
+_PROXY = re.compile(r"https?://([^\s/@]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/:@]+)(:[0-9]{1,5})?/?")
 # aiohttp's errors for a request that no server has received.
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
 # A 403 that is about one prompt (OpenRouter's moderation), and not about the key.
@@ -117,7 +118,7 @@ def _check_environment(scheme: str) -> None:
             )
     certificates = os.environ.get("SSL_CERT_FILE")
     if scheme == "https" and certificates and not os.path.isfile(certificates):
-        raise BadSettings(f"SSL_CERT_FILE={certificates} is not a file, so no certificate can be checked. Unset it.")
+        raise BadSettings(f"SSL_CERT_FILE={certificates} is not a file. Correct it, or unset it.")
     proxy = getproxies().get(scheme, "")
     if proxy and not _PROXY.fullmatch(proxy):
         shown = proxy.rpartition("@")[2]  # without a password

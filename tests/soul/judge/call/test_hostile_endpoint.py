@@ -279,6 +279,7 @@ def test_this_machine_is_asked_directly_and_others_through_the_proxy(monkeypatch
         ("OPENAI_PROJECT_ID", "é"),
         ("SSL_CERT_FILE", "/nope.pem"),
         ("https_proxy", "nonsense://x y"),
+        ("https_proxy", "127.0.0.1:3128"),
         ("https_proxy", "socks5://user:secret@127.0.0.1:1080"),
     ],
 )
