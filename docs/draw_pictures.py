@@ -32,7 +32,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.evaluate.page import EvaluationView
 from soul.figures import drawing
 from soul.figures.drawing import colours
-from soul.figures.training import ablations, diagnostics, gap
+from soul.figures.training import ablations, gap
 from soul.figures.training_run import Named, TrainingRun, by_name, named_folders
 from soul.pages.api import Api
 from soul.pages.catalogue import Catalogue
@@ -134,11 +134,11 @@ def browser() -> Iterator[Browser]:
 
 
 def figures(named: Sequence[Named]) -> Path:
-    """Draw the gap, the ablation and the diagnostics of these trainings. Their paths, as given, are in the files."""
+    """Draw the gap and the ablation of these trainings. Their paths, as given, are in the files."""
     folders = by_name("figures", named)
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     palette = colours(list(runs))
-    for figure in (gap(runs), ablations(runs)[0], diagnostics(runs)):
+    for figure in (gap(runs), ablations(runs)[0]):
         named_so = replace(figure, file=f"figures-{figure.file.partition('-')[0]}")
         *_, table = drawing.draw(named_so, PICTURES, palette, ("svg",))
         table.unlink()

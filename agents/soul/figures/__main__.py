@@ -1,12 +1,10 @@
 """`soul figures --runs NAME=DIR,DIR ... --evals NAME=DIR,DIR ... --out DIR`: figures and tables from your own runs.
 
     soul figures --runs ditto=outputs/ditto-1,outputs/ditto-2 grpo=outputs/grpo-1 --out figures
-    soul figures --data data/sim_eval_data/*.parquet --agreement gpt-5-nano=agree.json --out figures
 
 `--runs` takes folders of training runs, `--evals` folders of `soul evaluate`; both may still be running. Several
-folders with one name are seeds. Task files and comparisons of judges with people give tables of their own.
-Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV; index.md lists them, says what could
-not be drawn and why, and has the hashes of all runs and files.
+folders with one name are seeds. Figures are written as PDF, SVG, PNG and CSV, tables as Markdown, LaTeX and CSV;
+index.md lists them, says what could not be drawn and why, and has the hashes of all runs.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from soul.cli.arguments import existing_file, output_folder
+from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.compare import report
 from soul.compare.comparison import Comparison
@@ -25,10 +23,8 @@ from soul.compare.table import results_table
 from soul.errors import BadSettings
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.figures.drawing import colours, draw, require_matplotlib
-from soul.figures.feedback import feedback_tables
-from soul.figures.tables import agreement_table, dataset_table, metrics_table
-from soul.figures.training import ablations, diagnostics, gap, metric_curves, training_curves
-from soul.figures.training_run import Runs, TrainingRun, by_name, named_files, named_folders
+from soul.figures.training import ablations, gap, training_curves
+from soul.figures.training_run import Runs, TrainingRun, by_name, named_folders
 from soul.files.whole_file import write_whole
 from soul.table import Table
 
@@ -41,8 +37,6 @@ def options() -> Parser:
     add = parser.add_argument
     add("--runs", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="training runs")
     add("--evals", type=named_folders, nargs="+", default=[], metavar="NAME=DIR,DIR", help="evaluations")
-    add("--data", type=existing_file, nargs="+", default=[], metavar="FILE", help="task files (parquet)")
-    add("--agreement", type=named_files, nargs="+", default=[], metavar="NAME=FILE", help="of soul judge agree --json")
     add("--out", type=output_folder, required=True, help="folder for figures and tables")
     return parser
 
@@ -51,11 +45,8 @@ def options() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     given = options().parse_args(arguments)
-    if not (given.runs or given.evals or given.data or given.agreement):
-        raise BadSettings(
-            "soul figures: name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR), task files (--data "
-            "FILE) or comparisons of judges with people (--agreement NAME=FILE)."
-        )
+    if not (given.runs or given.evals):
+        raise BadSettings("soul figures: name training runs (--runs NAME=DIR) or evaluations (--evals NAME=DIR).")
     folders, evaluated = by_name("--runs", given.runs), by_name("--evals", given.evals)
     if folders:
         require_matplotlib()
@@ -63,8 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     evals = [EvaluationSide(name, list(map(EvaluationRun.load, of_name))) for name, of_name in evaluated.items()]
     index = Index()
     tables = evaluation_tables(evals, index.missing) if evals else []
-    tables += [dataset_table(given.data)] if given.data else []
-    tables += [agreement_table(given.agreement)] if given.agreement else []
     given.out.mkdir(parents=True, exist_ok=True)
     if runs:
         draw_runs(runs, given.out, index)
@@ -77,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def evaluation_tables(evals: Sequence[EvaluationSide], missing: list[str]) -> list[Table]:
-    """The tables of results, metrics and paired differences.
+    """The tables of results and paired differences.
 
     Args:
         evals: they are compared with "grpo", or with the first.
@@ -91,20 +80,17 @@ def evaluation_tables(evals: Sequence[EvaluationSide], missing: list[str]) -> li
         except NothingToCompare as error:
             missing.append(f"significance of {each.label}: {error}")
     sources = [source for each in evals for source in each.sources]
-    metrics, differences = metrics_table(evals), [report.table(compared, sources)] if compared else []
-    return [results_table(evals, compared), *([metrics] if metrics else []), *differences]
+    return [results_table(evals, compared), *([report.table(compared, sources)] if compared else [])]
 
 
 def draw_runs(runs: Runs, out: Path, index: Index) -> None:
     """Draw every figure that the training runs have the data for."""
     palette = colours(list(runs))
-    for figure in (training_curves(runs), *metric_curves(runs), gap(runs), diagnostics(runs), *ablations(runs)):
+    for figure in (training_curves(runs), gap(runs), *ablations(runs)):
         index.missing += figure.missing
         if figure.panels:
             index.sections[figure.caption] = draw(figure, out, palette)
     index.sources += [(run.name, run.folder, run.sha256) for seeds in runs.values() for run in seeds]
-    for table in feedback_tables(runs, index.missing):
-        index.sections[table.caption] = table.write(out)
 
 
 @dataclass

@@ -102,13 +102,11 @@ def _entries(figure: Figure, palette: Mapping[str, str]) -> dict[str, Any]:
     }
     if any(one.dashed for one in drawn):
         entries["refined, with feedback"] = Line2D([], [], color="0.4", lw=1.4, ls="--")
-    if any(panel.alarms for panel in panels):
-        entries["alarm"] = Line2D([], [], color="0.4", marker="^", ms=4, ls="")
     return entries
 
 
 def draw_curves(panel: Panel, on: Any, palette: Mapping[str, str]) -> None:
-    """The curves of a panel over the steps, with their bands, and the alarms on the axis."""
+    """The curves of a panel over the steps, with their bands."""
     for curve in panel.curves:
         colour, style = palette[curve.name], "--" if curve.dashed else "-"
         if len(curve.seeds) > 1 and len(palette) <= _FEW:
@@ -122,11 +120,6 @@ def draw_curves(panel: Panel, on: Any, palette: Mapping[str, str]) -> None:
             on.fill_between(*zip(*band, strict=True), color=colour, alpha=0.15, linewidth=0)
     if panel.zero:
         on.axhline(0, color="0.4", lw=0.6)
-    names = list(dict.fromkeys(run.name for run, _ in panel.alarms))
-    for run, steps in panel.alarms:  # a triangle for each step; each name has a height of its own
-        heights = [0.03 + 0.05 * names.index(run.name)] * len(steps)
-        place = {"transform": on.get_xaxis_transform(), "clip_on": False}
-        on.plot(steps, heights, color=palette[run.name], marker="^", markersize=4, ls="", **place)
     on.set_xlabel("step")
     on.xaxis.get_major_locator().set_params(integer=True)
     on.set_ylim(_limits(panel, on.dataLim.intervaly, on.get_ylim()))

@@ -57,27 +57,18 @@ class Panel:
 
     Attributes:
         zero: draw a line at 0.
-        alarm: the alarm whose steps (`alarm/<alarm>` in the metrics) are marked on the axis; "" for none.
         dots: draw each curve's only point.
     """
 
     title: str
     curves: Sequence[Curve]
     zero: bool = False
-    alarm: str = ""
     dots: bool = False
 
     @property
     def range(self) -> Interval:
         """The range of all its metrics, which its axis shows whole."""
         return min(curve.range[0] for curve in self.curves), max(curve.range[1] for curve in self.curves)
-
-    @property
-    def alarms(self) -> list[tuple[TrainingRun, list[int]]]:
-        """The steps of each run in which the alarm was raised."""
-        runs = [run for curve in self.curves for run, _ in curve.seeds] if self.alarm else []
-        raised = [(run, [at for at, value in run.values(f"alarm/{self.alarm}").items() if value]) for run in runs]
-        return [(run, steps) for run, steps in raised if steps]
 
 
 @dataclass(frozen=True)
@@ -104,7 +95,7 @@ class Figure:
 
 
 def rows(figure: Figure) -> Iterator[tuple[Any, ...]]:
-    """The lines of its CSV: every seed's values, then means with their bands, then alarms (value 1)."""
+    """The lines of its CSV: every seed's values, then means with their bands."""
     for panel in figure.panels:
         for curve in panel.curves:
             start = (panel.title, curve.metric, curve.name)
@@ -113,9 +104,6 @@ def rows(figure: Figure) -> Iterator[tuple[Any, ...]]:
             for at in curve.points:
                 ends = ("", "") if at.low is None else (at.low, at.high)
                 yield (*start, f"mean of {len(curve.seeds)}", "", at.step, at.mean, *ends)
-        for run, steps in panel.alarms:
-            for step in steps:
-                yield (panel.title, f"alarm/{panel.alarm}", run.name, run.folder, run.sha256, step, 1, "", "")
 
 
 def curves(runs: Runs, key: Key, *, dashed: bool = False) -> list[Curve]:

@@ -1,4 +1,4 @@
-"""The figures of training: curves by task and by metric, the gap, the ablation, and the signs of known failures."""
+"""The figures of training: curves by task, the gap between refined answers and drafts, and the ablation."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,25 +9,8 @@ from soul.errors import UnknownTask
 from soul.figures.figure import Curve, Figure, Key, Panel, curves, point, range_of
 from soul.figures.training_run import DRAFT, GAP, REFINED, Runs, TrainingRun, file_name, tasks_of
 
-NOT_METRICS = ("n", "invalid_share")  # of a validation: its sessions
-UP, DOWN = " ↑", " ↓"
 WINDOW = 10  # steps at the end, whose mean the ablation compares
 ALL = "all tasks"  # a title where the metrics name no task
-# Title, metric and the alarm that watches it ("": none).
-DIAGNOSTICS: tuple[tuple[str, str, str], ...] = (
-    ("reward of drafts", "ditto/reward_draft", "fall"),
-    ("length of drafts, tokens", "ditto/response_tokens_draft", "length"),
-    ("distinct-2 of a prompt's drafts", "ditto/distinct_2", "diversity"),
-    ("self-BLEU of a prompt's drafts", "ditto/self_bleu", "diversity"),
-    ("entropy, nats", "actor/entropy", "entropy"),
-    ("KL to the start, nats per token", "ditto/kl_start", ""),
-    ("gap: refined - draft", "ditto/gap", ""),
-    ("log-prob of refined, with - without feedback", "ditto/context_logprob_gap", "context_gap"),
-    ("share copied from the feedback", "ditto/share_copied", "copying"),
-    ("canary: its reward of drafts", "ditto/canary/reward_draft", "canary"),
-    ("canary: judge's reward - its own", "ditto/canary/difference", "canary"),
-    ("norm of the gradient", "actor/grad_norm", ""),
-)
 
 
 def training_curves(runs: Runs) -> Figure:
@@ -56,33 +39,6 @@ def gap(runs: Runs) -> Figure:
     return Figure("gap", caption, panels, 2, missing)
 
 
-def metric_curves(runs: Runs) -> list[Figure]:
-    """A figure for each task: the metrics of its verdicts, of drafts and validation, and their gaps."""
-    figures = []
-    for task in filter(None, tasks_of(runs)):
-        panels: list[Panel] = []
-        for start, where in ((f"ditto/secondary/{task}/", "drafts"), (f"val/{task}/", "validation")):
-            for key, name in _metrics(runs, task, start):
-                panels += _panel(f"{name}{better(task, name)}, {where}", curves(runs, _named(key)))
-        for key, name in _metrics(runs, task, f"ditto/secondary_gap/{task}/"):
-            panels += _panel(f"{name}{better(task, name)}: refined - draft", curves(runs, _named(key)), zero=True)
-        caption = f"{task}: every metric of its verdicts over the training steps."
-        figures += [Figure(f"metrics-{file_name(task)}", caption, panels)] if panels else []
-    return figures
-
-
-def diagnostics(runs: Runs) -> Figure:
-    """The signs of known failures, each with its alarm on the axis (docs/metrics.md explains them)."""
-    panels: list[Panel] = []
-    missing: list[str] = []
-    for title, key, alarm in DIAGNOSTICS:
-        drawn = curves(runs, _named(key))
-        panels += _panel(title, drawn, zero=key == "ditto/gap", alarm=alarm)
-        missing += _missing(runs, drawn, f"diagnostics, {title}", key)
-    caption = "Signs of known failures; a triangle on the axis is a step with an alarm."
-    return Figure("diagnostics", caption, panels, missing=missing)
-
-
 def ablations(runs: Runs) -> list[Figure]:
     """A figure for each task that several names train on: where each name ends, by metric (the paper's figure 4).
 
@@ -96,9 +52,11 @@ def ablations(runs: Runs) -> list[Figure]:
         if len(trained) < 2:
             continue
         step = min(max(run.steps) for seeds in trained.values() for run in seeds)
-        start = f"ditto/secondary/{task}/"
         panels = _dots("reward", trained, step, _of_task(task, DRAFT), f"val-core/{task}/reward/mean@1")
-        for key, name in _metrics(trained, task, start):
+        start, keys = f"ditto/secondary/{task}/", set().union(*(run.keys for of in trained.values() for run in of))
+        for key in sorted(key for key in keys if key.startswith(start)):
+            if (name := key.removeprefix(start)) in ("reward", metric_of(task).name):  # the reward, by another name
+                continue
             panels += _dots(f"{name}{better(task, name)}", trained, step, _named(key), f"val/{task}/{name}")
         caption = f"{task}: the names at step {step}, by metric: dots with 95 % over seeds; small dots are seeds."
         figures.append(Figure(f"ablation-{file_name(task)}", caption, panels))
@@ -130,25 +88,13 @@ def _at_end(values: Sequence[float]) -> float:
     return statistics.fmean(values[-min(WINDOW, -(-len(values) // 2)) :])
 
 
-def is_reward(task: str, metric: str) -> bool:
-    """Check whether a metric is the reward itself, under the name of the task's headline."""
-    return metric in ("reward", metric_of(task).name)
-
-
 def better(task: str, metric: str) -> str:
     """An arrow that shows whether more or less of a metric is better; "" where the task does not say."""
     try:
         direction = tasks.load(task).better.get(metric)
     except UnknownTask:  # a task that is not installed here
         return ""
-    return {"higher": UP, "lower": DOWN, None: ""}[direction]
-
-
-def _metrics(runs: Runs, task: str, start: str) -> list[tuple[str, str]]:
-    """Key and name of the metrics of a task with this beginning, without the reward."""
-    keys = {key for seeds in runs.values() for run in seeds for key in run.keys if key.startswith(start)}
-    named = [(key, key.removeprefix(start)) for key in sorted(keys)]
-    return [(key, name) for key, name in named if name not in NOT_METRICS and not is_reward(task, name)]
+    return {"higher": " ↑", "lower": " ↓", None: ""}[direction]
 
 
 def _of_task(task: str, metric: str) -> Key:
@@ -159,9 +105,9 @@ def _named(key: str) -> Key:
     return lambda run: key
 
 
-def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False, alarm: str = "") -> list[Panel]:
+def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False) -> list[Panel]:
     """The panel, if it has a curve."""
-    return [Panel(title, drawn, zero, alarm)] if drawn else []
+    return [Panel(title, drawn, zero)] if drawn else []
 
 
 def _missing(runs: Runs, drawn: Sequence[Curve], where: str, what: str) -> list[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from soul.cli.arguments import existing_file, existing_folder
+from soul.cli.arguments import existing_folder
 from soul.errors import BadSettings, SoulError
 from soul.files.metrics_file import NAME, read_with_hash
 
@@ -85,7 +85,7 @@ def tasks_of(runs: Runs) -> list[str]:
 
 
 class Named(NamedTuple):
-    """A name and its folders or files."""
+    """A name and its folders."""
 
     name: str
     paths: tuple[Path, ...]
@@ -93,19 +93,11 @@ class Named(NamedTuple):
 
 def named_folders(text: str) -> Named:
     """The type of an argument NAME=FOLDER,FOLDER."""
-    return _named(text, existing_folder, "NAME=FOLDER or NAME=FOLDER,FOLDER, such as ditto=outputs/a,outputs/b")
-
-
-def named_files(text: str) -> Named:
-    """The type of an argument NAME=FILE,FILE."""
-    return _named(text, existing_file, "NAME=FILE, such as gpt-5-nano=agree.json")
-
-
-def _named(text: str, existing: Callable[[str], Path], form: str) -> Named:
     name, equals, paths = text.partition("=")
     if not (name.strip() and equals and paths.strip(",")):
+        form = "NAME=FOLDER or NAME=FOLDER,FOLDER, such as ditto=outputs/a,outputs/b"
         raise ArgumentTypeError(f"{text!r}: write {form}")
-    return Named(name.strip(), tuple(existing(part) for part in paths.split(",") if part))
+    return Named(name.strip(), tuple(existing_folder(part) for part in paths.split(",") if part))
 
 
 def file_name(name: str) -> str:

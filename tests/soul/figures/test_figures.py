@@ -22,7 +22,7 @@ from soul.figures import drawing
 from soul.figures.__main__ import main
 from soul.figures.drawing import COLOURS, colours
 from soul.figures.figure import Figure
-from soul.figures.training import ablations, diagnostics, gap, training_curves
+from soul.figures.training import ablations, gap, training_curves
 from soul.figures.training_run import TrainingRun
 from tests.soul.figures.made_up_runs import training
 
@@ -93,25 +93,8 @@ def test_a_run_without_feedback_has_no_gap_and_a_sentence_says_so(drawn: Path) -
     rows = read(drawn / "gap.csv")
     assert {row["name"] for row in rows} == {"ditto"}
     assert {row["metric"] for row in rows} == {"ditto/reward_draft", "ditto/reward_refined", "ditto/gap"}
-    by_metric = [row for row in read(drawn / "metrics-sotopia.csv") if row["panel"].endswith(": refined - draft")]
-    assert {row["metric"].rpartition("/")[2] for row in by_metric} == {"goal", "secret"}
-    assert [float(row["value"]) for row in by_metric] == pytest.approx([1.0] * len(by_metric))
-    assert {row["name"] for row in by_metric} == {"ditto"}
     index = (drawn / "index.md").read_text()
     assert "gap, sotopia: no step has judged refined answers in all seeds of grpo." in index
-    assert (
-        "diagnostics, KL to the start, nats per token: no step has ditto/kl_start in all seeds of ditto, grpo." in index
-    )
-    assert "kl_start" not in (drawn / "diagnostics.csv").read_text()
-
-
-def test_alarms_are_marked_at_their_steps(runs: dict[str, Path], drawn: Path) -> None:
-    rows = read(drawn / "diagnostics.csv")
-    for alarm in ("length", "entropy"):
-        raised = [step for step, numbers in metrics(runs["grpo"]).items() if numbers[f"alarm/{alarm}"]]
-        marked = of(rows, metric=f"alarm/{alarm}", name="grpo")
-        assert raised and {int(row["step"]) for row in marked} == set(raised)
-    assert not of(rows, metric="alarm/entropy", name="ditto")
 
 
 def test_the_ablation_compares_all_names_at_one_step(runs: dict[str, Path], drawn: Path) -> None:
@@ -127,7 +110,7 @@ def test_the_ablation_compares_all_names_at_one_step(runs: dict[str, Path], draw
 
 def test_every_file_holds_the_hashes_of_its_runs(runs: dict[str, Path], drawn: Path) -> None:
     for file in drawn.iterdir():
-        if file.suffix in (".svg", ".csv", ".pdf") and file.stem.startswith(("training", "diagnostics", "ablation")):
+        if file.suffix in (".svg", ".csv", ".pdf") and file.stem.startswith(("training", "ablation")):
             assert all(sha256(folder).encode() in file.read_bytes() for folder in runs.values()), file.name
     assert (drawn / "training.pdf").read_bytes().startswith(b"%PDF")
 
@@ -177,10 +160,9 @@ def test_axes_are_honest(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyt
     dots = axes_of(figure, tmp_path, monkeypatch)
     assert dots["reward, validation"].get_xlim() == pytest.approx((metric.low, 0.2 + 0.02 * 24))
     assert metric.high < 0.2 + 0.02 * 24
-    for title, axes in {**axes_of(diagnostics(loaded), tmp_path, monkeypatch), **dots}.items():
-        low, high = axes.get_xlim() if axes is dots.get(title) else axes.get_ylim()
-        label = axes.get_xlabel() if axes is dots.get(title) else axes.get_ylabel()
-        assert (label == drawing.ZOOMED) is not (low <= 0 <= high), title
+    for title, axes in dots.items():
+        low, high = axes.get_xlim()
+        assert (axes.get_xlabel() == drawing.ZOOMED) is not (low <= 0 <= high), title
     assert axes_of(gap(loaded), tmp_path, monkeypatch)["sotopia: gap, in sessions with both"].get_ylim()[0] <= 0
 
 

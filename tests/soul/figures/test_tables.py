@@ -1,7 +1,7 @@
-"""The tables of `soul figures`: results, paired differences, and the feedback on one scenario early and late.
+"""The tables of `soul figures`: results and paired differences.
 
 Promise under test: scores, intervals and signs are those of `soul.evaluate` and `soul.compare`, with seeds as further
-samples; scores of another judge are not ranked; texts of models cannot break a table.
+samples; scores of another judge are not ranked.
 """
 
 import csv
@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ditto.run.run_folder import RunFolder
 from soul.compare.evaluations import EvaluationSide, compare_evaluations
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.figures.__main__ import main
-from soul.figures.feedback import feedback_tables
-from soul.figures.training_run import TrainingRun
 from tests.soul.evaluate.finished_run import SETTINGS, finished_run
 from tests.soul.evaluate.finished_samples import numbered, usage
-from tests.soul.figures.made_up_runs import session, training
 
 SETS = {"hitom": 0.4, "paratomi": 0.7}
-HOSTILE = "\x1bDo *this* | not <b>that</b>,\n50 % of $x_1 & \\y{z}\\\\."
 ROWS = 60
 
 
@@ -77,14 +72,6 @@ def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> N
     assert [float(written[key]) for key in ("difference", "low", "high", "p_value")] == expected
 
 
-def test_every_metric_beside_the_score_has_a_line(tmp_path: Path) -> None:
-    for name, secret in {"a": -4.0, "b": -1.0}.items():
-        finished_run(tmp_path / name, numbered([0.2, 0.4], "sotopia", metrics={"secret": secret, "turns": 6.0}))
-    tables(tmp_path / "out", "--evals", f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}")
-    markdown = (tmp_path / "out" / "metrics.md").read_text()
-    assert line(markdown, "| sotopia: secret ↑ |")[1:] == ["-4.000", "**-1.000**"]
-
-
 def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     judged = {"policy": usage(0.5, 100, 20), "judge": usage(0.1, 10, 10)}
     judge = {**SETTINGS["roles"]["judge"], "model": "another"}
@@ -97,26 +84,6 @@ def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.C
     assert main(["--evals", f"both={a.folder},{b.folder}", "--out", str(tmp_path / "seeds")]) == 2
     said = capsys.readouterr().err
     assert "are not seeds of one thing in coser (judge: gpt-judge and another)" in said
-
-
-def test_the_feedback_on_the_row_that_repeats_furthest_apart(tmp_path: Path) -> None:
-    folder = training(tmp_path / "run", 1, steps=8, tasks=("sotopia",), repeated_rows=100)  # no row twice
-    steps = {2: (0.1, 0.2, 0.9), 5: (0.3, 0.3, 0.3), 8: (0.5, 0.6, 0.7)}
-    for step, rewards in steps.items():
-        again = [
-            session("sotopia", step, 99, k, (reward, reward + 0.1), feedback=f"{HOSTILE} {step}", goal=step + reward)
-            for k, reward in enumerate(rewards)
-        ]
-        RunFolder(folder).write_traces("step", step, again)
-    (table,) = feedback_tables({"ditto": [TrainingRun.load("ditto", folder)]}, [])
-    markdown, latex, _ = (file.read_text() for file in table.write(tmp_path))
-    assert line(markdown, "|  |")[1:] == ["step 2", "step 8"]
-    assert line(markdown, "| reward |")[1:] == ["0.2", "0.6"]  # the median session
-    assert line(markdown, "| goal ↑ |")[1:] == ["2.2", "8.6"]
-    said = "\ufffd" + r"Do \*this\* \| not &lt;b>that&lt;/b>, 50 % of $x_1 & \\y{z}\\\\. 2"
-    assert f"| feedback | {said} |" in markdown
-    assert r"not \textless{}b\textgreater{}that" in latex and r"50 \% of \$x\_1 \& \textbackslash{}y\{z\}" in latex
-    assert "row number 99 of train.parquet" in markdown and "step_000008.jsonl` sha256" in markdown
 
 
 def test_the_papers_own_row_is_marked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
