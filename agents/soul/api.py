@@ -31,17 +31,18 @@ from typing import Any
 
 import pandas as pd
 
-from soul import examples, tasks
-from soul.errors import BadRow, BadSettings, SessionError
+from soul import tasks
+from soul.errors import BadSettings, SessionError
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.options import RunChoice, RunOptions, Sections
-from soul.evaluate.run.run_folder import EvaluationRun
+from soul.evaluate.run.run_folder import EvaluationRun, latest_generation
 from soul.evaluate.tables.run_table import columns_of, run_table
 from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
 from soul.one_turn import OneTurnTask
 from soul.pages.export import REPORT
-from soul.rows.task_files import TaskRow, parse_row, read_rows
+from soul.playground import load_rows
+from soul.rows.task_files import TaskRow
 from soul.session import Attempt, RefineSettings, Session, run_session
 from soul.session import play as play_attempt
 from soul.session import score as score_attempt
@@ -52,7 +53,6 @@ from soul.testing.replies import ChatRequest, Reply, Text
 from soul.testing.server import FakeOpenAI
 
 Judges = Mapping[str, Mapping[str, Any]] | Callable[[ChatRequest], Reply] | None
-INVENTED = 20  # rows of a task without a file
 
 
 def task(name: str) -> Task[Any]:
@@ -61,18 +61,8 @@ def task(name: str) -> Task[Any]:
 
 
 def rows(name: str, file: str | Path | None = None) -> list[TaskRow]:
-    """The rows of a task: of a task file, or invented ones.
-
-    Raises:
-        BadRow: the file is not a task file, or a row is not valid.
-        UnknownTask: the task is unknown or has no example.
-    """
-    if file is not None:
-        if found := [row for row in read_rows([str(file)]) if row.task.name == task(name).name]:
-            return found
-        raise BadRow(f"{file} has no row of the task {name}.")
-    example = examples.load(name)
-    return [parse_row(name, {"index": n, **example.record(n)}, f"soul examples {name}", n) for n in range(INVENTED)]
+    """The rows of a task: of a task file, or invented ones; raises BadRow, UnknownTask."""
+    return load_rows(task(name).name, None if file is None else Path(file))
 
 
 async def play(
@@ -197,7 +187,7 @@ def _evaluate(
         folder = runner.folder_of(settings, asked)
         results = runner.run(settings, folder, asked)
         assert results is not None  # that would be a dry run
-    return Evaluation(folder, results)
+    return Evaluation(latest_generation(folder)[1], results)
 
 
 @contextmanager

@@ -1,18 +1,21 @@
 """The scores of several models in one table, a column each: `soul compare --table`, and the results of `soul figures`.
 
-A score is the headline times 100, with its 95 % interval over rows. Bold is the best of a line, italics the second.
+Averages are over the sets for which every model has a number, and their title says how many. A score is the headline
+times 100, with its 95 % interval over rows. Bold is the best of a line, italics the second.
 A dagger marks a score that differs from the baseline's: its adjusted p-value (for an average: its p-value) is below
 0.05. A line has no best, no second and no dagger where a judge, its prompt or an option differs from the baseline's:
 such scores cannot be ranked, and a note has the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from soul.compare.comparison import Comparison, is_star
 from soul.compare.evaluations import EvaluationSide
-from soul.evaluate.tables.run_table import invalid_share, score
-from soul.evaluate.tables.side_by_side import Line, counts, lines
+from soul.evaluate.numbers.results import Results
+from soul.evaluate.tables.run_table import invalid_share, ordered, score
+from soul.suites import soul_v1
 from soul.table import NONE, Cell, Mark, Table
 from soul.task_types import Metric
 
@@ -20,6 +23,44 @@ BETTER, WORSE = "†", "‡"
 _DATA = tuple(
     "set metric name mean low high samples invalid seeds lowest_seed highest_seed mark differs sha256".split()
 )
+
+
+Models = Mapping[str, Results]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of the table.
+
+    Attributes:
+        dimension: the card's; "average" for the lines at the end, "" for a set that the card does not list.
+        sets: the set of the line, or those that it averages.
+    """
+
+    dimension: str
+    title: str
+    sets: Sequence[str]
+
+
+def _lines(models: Models) -> list[_Line]:
+    """The lines of the table: all sets, AlignX's mean after its sets, the averages.
+
+    Sets that the card does not list come in the order of the first model.
+    """
+    names = ordered(list(dict.fromkeys(name for results in models.values() for name in results.sets)))
+    common = [name for name in names if all(results.whole([name]) for results in models.values())]
+    table: list[_Line] = []
+    for name in names:
+        table.append(_Line(soul_v1.DIMENSIONS.get(name, ""), name, [name]))
+        if name == ordered(soul_v1.ALIGNX)[-1] and set(soul_v1.ALIGNX) <= set(common):
+            title = f"alignx, mean of {len(soul_v1.ALIGNX)}"
+            table.append(_Line(soul_v1.DIMENSIONS[name], title, soul_v1.ALIGNX))
+    if len(names) > 1 and common:
+        which = "sets" if len(common) == len(names) else f"of {len(names)} sets, of all models"
+        table.append(_Line("average", f"macro average, {len(common)} {which}", common))
+    if set(soul_v1.PAPER) < set(common):
+        table.append(_Line("average", "macro average, paper's 10", soul_v1.PAPER))
+    return table
 
 
 def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison]) -> Table:
@@ -34,7 +75,7 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
     results = {side.label: side.results for side in sides}
     by_label = {one.labels[1]: one for one in compared}
     numbers, notes = _notes(sides, by_label)
-    found = lines(results)
+    found = _lines(results)
     for line in found:
         known = [side for side in sides if set(line.sets) <= set(side.results.sets)]
         metric = known[0].results.sets[line.sets[0]].headline if len(line.sets) == 1 else Metric("mean")
@@ -48,7 +89,7 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
                 noted = sorted({number for name in line.sets for number in numbers.get((side.label, name), ())})
                 cells[side.label], values = _cell(side, line, mark, [sign, *noted])
                 data.append((line.title, metric.name, side.label, *values, mark, sign, side.hashes))
-        body.append([Cell(line.title), Cell(counts(results, line)), *cells.values()])
+        body.append([Cell(line.title), Cell(_counts(results, line)), *cells.values()])
     base = compared[0].labels[0] if compared else sides[0].label
     return Table(
         ["set", "n", *results],
@@ -62,6 +103,15 @@ def results_table(sides: Sequence[EvaluationSide], compared: Sequence[Comparison
     )
 
 
+def _counts(models: Models, line: _Line) -> str:
+    """The number of samples: one number if the models agree, else one per model."""
+    numbers = []
+    for results in models.values():
+        sets = [results.sets[name] for name in line.sets if name in results.sets]
+        numbers.append(f"{sum(one.samples for one in sets):,}" if sets else NONE)
+    return numbers[0] if len(set(numbers)) == 1 else " / ".join(numbers)
+
+
 def _marks(means: Mapping[str, float | None], higher_is_better: bool) -> dict[str, Mark]:
     """The best and the second, by the numbers as they are shown; equal ones share their mark."""
     shown = {label: round(100 * mean, 1) for label, mean in means.items() if mean is not None}
@@ -70,7 +120,7 @@ def _marks(means: Mapping[str, float | None], higher_is_better: bool) -> dict[st
     return {label: kinds[value] for label, value in shown.items() if value in kinds}
 
 
-def _cell(side: EvaluationSide, line: Line, mark: Mark, signs: Sequence[str]) -> tuple[Cell, Sequence[Any]]:
+def _cell(side: EvaluationSide, line: _Line, mark: Mark, signs: Sequence[str]) -> tuple[Cell, Sequence[Any]]:
     """Score, signs, interval, range of the seeds, share of samples without a verdict; and the same in full."""
     average, sets = side.results.average(line.sets), [side.results.sets[name] for name in line.sets]
     text, _, interval = score(average.mean, average.interval).partition(" ")
@@ -84,7 +134,7 @@ def _cell(side: EvaluationSide, line: Line, mark: Mark, signs: Sequence[str]) ->
     return Cell(text, mark, " ".join(filter(None, (*signs, interval, spread, lost)))), values
 
 
-def _sign(one: Comparison | None, line: Line, metric: Metric) -> str:
+def _sign(one: Comparison | None, line: _Line, metric: Metric) -> str:
     """The sign of a score that differs from the baseline's."""
     average = one.average(line.sets) if one else None
     if one is None or average is None or average.difference is None or average.sets < average.of:

@@ -10,7 +10,6 @@ run/        options.py (command line), settings.py (what identifies a run, and i
             plan.py, preflight.py, judge_check.py; samples: engine.py, progress.py, failures.py, rescore.py; on disk:
             journal.py, run_folder.py; our own models: checkpoint.py, vllm_server.py
 numbers/    results.py (a run, and its groups of rows), set_result.py (a set and its rows)
-tables/     run_table.py (one run, its warnings and notes), side_by_side.py (several), samples_table.py
+tables/     run_table.py (one run, its warnings and notes), samples_table.py
 page.py     the evaluation on the pages; outputs.py writes report.html, results.json, table.md and samples.parquet
-wandb_log.py    results in Weights & Biases
 """

@@ -13,6 +13,7 @@ if __name__ == "__main__":
     end_silently()
 
 import asyncio
+import importlib
 import json
 import os
 import sys
@@ -31,14 +32,12 @@ from soul.cli.error_border import reports_errors
 from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings, JudgeFailure
 from soul.evaluate import runner
-from soul.evaluate.numbers.results import Results
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.preflight import BadPolicy
+from soul.evaluate.run.run_folder import latest_generation
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving, tail
-from soul.evaluate.tables import side_by_side
-from soul.files.whole_file import write_whole
 from soul.judge import Endpoint
 from soul.judge.preflight import seconds_to_answer
 from soul.judge.roles import policy_endpoint
@@ -159,8 +158,8 @@ def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
 
 
 @reports_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `soul evaluate local`."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `soul evaluate local`. Returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
     command_line = parser("soul evaluate local", __doc__)
@@ -172,18 +171,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
     checkpoints = Checkpoint.find_all(given.model or from_environment, given.base)
-    models: dict[str, Results] = {}
-    for number, checkpoint in enumerate(checkpoints):
+    folders: list[Path] = []
+    for checkpoint in checkpoints:
         settings = settings_of(options, checkpoint, server, given.max_prompt_tokens)
-        if number == 0:
+        if checkpoint is checkpoints[0]:
             runner.print_missing_sets(settings)
         folder = runner.folder_of(settings, options, model=len(checkpoints) > 1)
-        results = runner.run(settings, folder, options, served(settings, checkpoint, server, folder))
-        if results is not None:
-            models[checkpoint.name] = results
-    if len(models) > 1:
-        write_whole(options.out / f"{options.name or 'eval'}-models.md", side_by_side.markdown(models))
-        runner.console.print(side_by_side.models_table(models, width=runner.console.width).rich("Models"))
+        if runner.run(settings, folder, options, served(settings, checkpoint, server, folder)):
+            folders.append(latest_generation(folder)[1])
+    if len(folders) < 2:
+        return 0
+    # By name, because comparisons import this package.
+    comparison: Any = importlib.import_module("soul.compare.__main__")
+    table = options.out / f"{options.name or 'eval'}-models.md"
+    return int(comparison.main([*map(str, folders), "--table", "--out", str(table)]))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Any]:
     """What was asked for beside the runs. Modules are imported by name, because some of them import the pages."""
     found: dict[str, Any] = {}
     if given.play:
-        playground: Any = importlib.import_module("soul.playground.playground").Playground
+        playground: Any = importlib.import_module("soul.playground").Playground
         files = {task: Path(file) if file else None for task, _, file in (one.partition("=") for one in given.play)}
         found["play"] = play(playground.from_arguments(files, settings, given.keep))
     if given.annotate:

@@ -9,7 +9,7 @@ from soul.examples.endpoint import answer
 from soul.pages.catalogue import Catalogue
 from soul.pages.extensions import Comparisons, annotate, play
 from soul.pages.page import served_page
-from soul.playground.playground import Playground
+from soul.playground import Playground
 from soul.testing import FakeOpenAI
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.pages.browser_pages import POLL_MS, opener, until

@@ -26,7 +26,6 @@ from soul.judge.call.usage import Usage, merged, total
 from soul.judge.ledger import numbers
 from soul.metrics.intervals import Estimate, Interval, mean_of, score_of_rows
 from soul.metrics.set_metrics import Edge, Outcome, SetScore
-from soul.one_turn import Voting
 from soul.record import BadRecord, SessionRecord
 from soul.task import Task
 from soul.task_types import Metric
@@ -50,8 +49,6 @@ class SetResult:
         best: with several samples per row, k -> (mean best@k, number of rows with at least k valid samples, over which
             it is the mean). For rewards of 0 or 1 this is pass@k. Empty if the set is scored as a whole, because a
             row then has no best sample.
-        self_consistency: with several samples per row and answers that can be counted, N -> (mean reward of the
-            majority's answer, number of rows with N valid samples).
         usage: by role.
         seconds: by stage, summed over concurrent samples.
         judge_problems: judges of this set that failed their test -> what is wrong (`EvaluationRun.judge_problems`).
@@ -152,12 +149,6 @@ class SetResult:
         return best
 
     @property
-    def self_consistency(self) -> dict[int, tuple[float, int]]:
-        n = self.per_row_samples
-        rows = [row for row in self.per_row if row.votes is not None and len(row.rewards) == n]
-        return {n: (statistics.fmean(row.majority(self.headline) for row in rows), len(rows))} if n > 1 and rows else {}
-
-    @property
     def policy(self) -> Usage:
         """The usage of the model under test."""
         return total(count for role, count in self.usage.items() if role == "policy")
@@ -181,9 +172,7 @@ class SetResult:
             "seconds": self.seconds,
         }
         if self.per_row_samples > 1:
-            several = {"best": self.best, "self_consistency": self.self_consistency}
-            for name, by_k in several.items():
-                value[name] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in by_k.items()}
+            value["best"] = {str(k): {"mean": mean, "rows": rows} for k, (mean, rows) in self.best.items()}
             value["per_row"] = [
                 {**vars(row), "mean": row.mean, "best": row.best_at(len(row.rewards), metric) if row.rewards else None}
                 for row in self.per_row
@@ -213,7 +202,7 @@ def set_result(name: str, task_name: str, samples: Iterable[SessionRecord]) -> S
         task=task_name,
         headline=task.set_headline or task.headline,
         joint=joint,
-        per_row=tuple(RowResult.from_samples(row, task) for row in by_row.values()),
+        per_row=tuple(map(RowResult.from_samples, by_row.values())),
         causes=dict(sorted(Counter(sample.draft.cause for sample in ordered if sample.draft.cause).items())),
         contentless=sum(sample.draft.contentless for sample in ordered),
         # Without the headline: it is `mean`, and a second value, over samples rather than rows, would confuse.
@@ -281,24 +270,18 @@ class RowResult:
         number: the row's position in the set's file; `row` is the record's own index.
         rewards: of the valid samples.
         invalid: number of samples without a verdict.
-        votes: the answers of the valid samples, None for one without; None if the task's answers cannot be counted.
     """
 
     number: int
     row: int
     rewards: tuple[float, ...]
     invalid: int
-    votes: tuple[str | None, ...] | None = None
 
     @classmethod
-    def from_samples(cls, samples: Sequence[SessionRecord], task: Task[Any] | None = None) -> RowResult:
-        """From the samples of one row, at least one; with `task`, which reads the answers, also their votes."""
+    def from_samples(cls, samples: Sequence[SessionRecord]) -> RowResult:
+        """From the samples of one row, at least one."""
         rewards = tuple(sample.draft.reward for sample in samples if sample.draft.reward is not None)
-        votes: tuple[str | None, ...] | None = None
-        if isinstance(task, Voting):  # a row of one sample needs no vote, and reading answers takes time
-            several = len(samples) > 1
-            votes = tuple(vote_of(task, sample) if several else None for sample in samples if sample.draft.valid)
-        return cls(samples[0].number, samples[0].row, rewards, len(samples) - len(rewards), votes)
+        return cls(samples[0].number, samples[0].row, rewards, len(samples) - len(rewards))
 
     @property
     def mean(self) -> float | None:
@@ -316,31 +299,3 @@ class RowResult:
         """
         ranked = sorted(self.rewards, reverse=not metric.higher_is_better)  # best last
         return sum(comb(i, k - 1) * reward for i, reward in enumerate(ranked)) / comb(len(ranked), k)
-
-    def majority(self, metric: Metric) -> float:
-        """The reward of the most frequent answer of the valid samples (self-consistency, Wang et al., 2023).
-
-        If answers tie, this is the mean of their rewards. A sample without an answer does not vote; without any vote,
-        the reward is the headline's worst.
-
-        Raises:
-            ValueError: the task's answers cannot be counted.
-        """
-        if self.votes is None:
-            raise ValueError(f"row number {self.number}: its task counts no votes")
-        counts = Counter(vote for vote in self.votes if vote is not None)
-        if not counts:
-            return metric.worst
-        most = max(counts.values())
-        by_vote: dict[str | None, list[float]] = {}
-        for vote, reward in zip(self.votes, self.rewards, strict=True):
-            by_vote.setdefault(vote, []).append(reward)
-        # Equal answers usually earn the same reward; a task that also rates the wording gets their mean.
-        return statistics.fmean(statistics.fmean(by_vote[vote]) for vote, count in counts.items() if count == most)
-
-
-def vote_of(task: Task[Any], sample: SessionRecord) -> str | None:
-    """The answer in a sample; None if it has none or failed, or if the task's answers cannot be counted."""
-    if not isinstance(task, Voting) or not sample.draft.valid:
-        return None
-    return task.vote(task.row_type.model_validate(sample.record), task.saved_episode(sample.draft))

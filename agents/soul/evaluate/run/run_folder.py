@@ -148,7 +148,7 @@ def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
     If a record, a prompt or a task's version has changed since, start a new generation, copy the samples that are still
     valid, and leave the old folder as it is.
     """
-    number, latest = _latest(folder)
+    number, latest = latest_generation(folder)
     known, stamps = read_samples(latest), {request.key: request.stamp for request in requests}
     if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
         return latest
@@ -166,10 +166,10 @@ def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
 
 def finished_samples(folder: Path) -> dict[Key, SessionRecord]:
     """The finished samples of the latest generation of a run folder. Nothing is written."""
-    return read_samples(_latest(folder)[1])
+    return read_samples(latest_generation(folder)[1])
 
 
-def _latest(folder: Path) -> tuple[int, Path]:
+def latest_generation(folder: Path) -> tuple[int, Path]:
     """The number of the latest generation of a run folder, and its path."""
     number, latest = 1, folder
     while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():

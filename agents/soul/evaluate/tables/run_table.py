@@ -65,10 +65,9 @@ def ordered(names: Sequence[str]) -> list[str]:
 
 
 def titles(results: Results) -> tuple[str, ...]:
-    """The titles of the run's own columns; with several samples of a row also best@N, and maj@N if a set has it."""
+    """The titles of the run's own columns; with several samples of a row also best@N."""
     n = results.per_row_samples
-    majority = (f"maj@{n}",) if any(n in result.self_consistency for result in results.sets.values()) else ()
-    return (*OWN[:2], f"best@{n}", *majority, *OWN[2:]) if n > 1 else OWN
+    return (*OWN[:2], f"best@{n}", *OWN[2:]) if n > 1 else OWN
 
 
 def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine]:
@@ -180,15 +179,11 @@ def _counts(results: Sequence[SetResult], bounds: Interval | None) -> tuple[str,
 
 
 def _several_cells(results: Results, names: Sequence[str]) -> tuple[str, ...]:
-    """The cells of best@N and maj@N, if the table has them; an average needs a number of each of its sets."""
+    """The cell of best@N, if the table has it; an average needs a number of each of its sets."""
     n = results.per_row_samples
-    chosen = [results.sets[name] for name in names]
-    cells = []
-    for title in titles(results)[2 : 2 - len(OWN)]:
-        pairs = [(s.best if title.startswith("best") else s.self_consistency).get(n) for s in chosen]
-        values = [pair[0] for pair in pairs if pair is not None]
-        cells.append(_number(100 * statistics.fmean(values)) if len(values) == len(pairs) else NONE)
-    return tuple(cells)
+    values = [results.sets[name].best.get(n) for name in names]
+    known = [100 * value[0] for value in values if value is not None]
+    return () if n < 2 else (_number(statistics.fmean(known)) if len(known) == len(values) else NONE,)
 
 
 def _number(value: float | None) -> str:

@@ -111,8 +111,8 @@ function metricsTable(set, { metrics }) {
   return rows.length ? dataTable([{ title: "metric", text: true }, { title: "value" }], rows, { caption: "Other metrics", name: `other metrics of ${set}` }) : null;
 }
 
-function severalTable({ best_of, self_consistency = {} }) {
-  const rows = [["best of", best_of], ["majority of", self_consistency]].flatMap(([name, scores]) => Object.entries(scores).map(([k, { mean, rows: count }]) => [`${name} ${k}`, scoreText(mean), counted(count)]));
+function severalTable({ best_of }) {
+  const rows = Object.entries(best_of).map(([k, { mean, rows: count }]) => [`best of ${k}`, scoreText(mean), counted(count)]);
   return rows.length ? smallTable("Several samples per row", ["", "score", "rows"], rows) : null;
 }
 

@@ -113,13 +113,13 @@ def test_an_average_of_fewer_sets_says_so_and_has_no_published_number():
     assert set(macro.published) == {""}
 
 
-def test_several_samples_a_row_have_columns_for_the_best_and_the_majority():
+def test_several_samples_a_row_have_a_column_for_the_best():
     twice = [sample(float(k == n == 0), n, k, answer=f"<answer>{'AB'[k]}</answer>") for n in range(2) for k in range(2)]
     results = summarise([*twice, *numbered([1.0, 1.0], "paratomi")], [TOM, "paratomi"])
-    assert titles(results) == ("set", "score [95 %]", "best@2", "maj@2", *OWN[2:])
+    assert titles(results) == ("set", "score [95 %]", "best@2", *OWN[2:])
     first, second, macro = lines(results)
-    assert first.cells[2:5] == ("50.0", "25.0", "4 (2 rows)")
-    assert second.cells[2:4] == macro.cells[2:4] == ("-", "-")  # no row of it has two
+    assert first.cells[2:4] == ("50.0", "4 (2 rows)")
+    assert second.cells[2] == macro.cells[2] == "-"  # no row of it has two
 
 
 @pytest.fixture(scope="module")

@@ -342,10 +342,8 @@ class Playground:
 def load_rows(task: str, file: Path | None) -> list[TaskRow]:
     """The rows of a task in a parquet file or in a rows.jsonl of the playground; None: invented rows."""
     if file is None:
-        if task not in examples.names():
-            raise BadSettings(f"{task} has no invented rows: name a file with rows.")
         record = examples.load(task).record
-        return [parse_row(task, {"index": i, **record(i)}, "soul examples", i) for i in range(EXAMPLES)]
+        return [parse_row(task, {"index": i, **record(i)}, f"soul examples {task}", i) for i in range(EXAMPLES)]
     if file.suffix == ".jsonl":
         try:
             kept = [dict(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -355,5 +353,5 @@ def load_rows(task: str, file: Path | None) -> list[TaskRow]:
     else:
         rows = read_rows([str(file)])
     if not (mine := [row for row in rows if row.task.name == task]):
-        raise BadRow(f"{file} has no rows of {task}. Name another file.")
+        raise BadRow(f"{file} has no row of the task {task}. Name another file.")
     return mine
