@@ -35,8 +35,8 @@ from soul import tasks
 from soul.errors import BadSettings, SessionError
 from soul.evaluate import runner
 from soul.evaluate.numbers.results import Results
-from soul.evaluate.run.options import RunChoice, RunOptions, Sections
-from soul.evaluate.run.run_folder import EvaluationRun, latest_generation
+from soul.evaluate.run.options import RunOptions, Sections
+from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables.run_table import columns_of, run_table
 from soul.judge import ROLES, Endpoint, Gateway, GatewaySettings
 from soul.one_turn import OneTurnTask
@@ -171,9 +171,15 @@ async def evaluate(
         Exception: the first one that the function raised; the samples without one are kept in the folder.
     """
     folder = Path(out) if out else Path(tempfile.mkdtemp(prefix="soul-"))
-    choice = RunChoice(ask_first=isinstance(policy, Endpoint))  # a function may know its rows only
     options = RunOptions(
-        tuple(sets), data=Path(data), out=folder, name=name, limit=limit, n=n, seed=seed, choice=choice
+        tuple(sets),
+        data=Path(data),
+        out=folder,
+        name=name,
+        limit=limit,
+        n=n,
+        seed=seed,
+        preflight=isinstance(policy, Endpoint),  # a function may know its rows only
     )
     return await asyncio.to_thread(_evaluate, policy, judge, options, asyncio.get_running_loop())
 
@@ -187,7 +193,7 @@ def _evaluate(
         folder = runner.folder_of(settings, asked)
         results = runner.run(settings, folder, asked)
         assert results is not None  # that would be a dry run
-    return Evaluation(latest_generation(folder)[1], results)
+    return Evaluation(folder, results)
 
 
 @contextmanager

@@ -25,9 +25,8 @@ from soul.evaluate import local
 from soul.evaluate.run import preflight
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.options import RunChoice
-from soul.evaluate.run.run_folder import finished_samples, interruptible, resolve_run_folder, write_choice
+from soul.evaluate.run.journal import Journal, read_samples
+from soul.evaluate.run.run_folder import interruptible, set_outdated_aside, write_choice
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest, sample_requests
 from soul.evaluate.run.vllm_server import ServerSettings, free_port
 from soul.evaluate.runner import Served, dry_run, exclusive_lock, missing_samples, run_missing, show_failures
@@ -70,33 +69,34 @@ def sample(
         held_out: rows of evaluations, which are not sampled.
     """
     plans = [_plan(expert, words, given, server) for expert in experts]
-    choice, out = RunChoice.from_arguments(given), given.out
+    out, ask = given.out, not given.no_preflight
     if len({plan.folder for plan in plans}) < len(plans):
         raise BadSettings("Two experts have the same name and files. Name each expert once.")
     chosen = [_choose(sample_requests(plan.settings), held_out) for plan in plans]
     for plan, (_, wanted) in zip(plans, chosen, strict=True):
         if given.dry_run:
-            dry_run(plan.settings, wanted, plan.folder, choice)
+            dry_run(plan.settings, wanted, plan.folder, given.retry_failed, ask=ask)
         else:
-            todo = missing_samples(wanted, finished_samples(plan.folder), choice)
-            preflight.check(plan.settings, todo, ask=choice.ask_first)
+            todo = missing_samples(wanted, read_samples(plan.folder), given.retry_failed)
+            preflight.check(plan.settings, todo, ask=ask)
     if given.dry_run:
         return
     failures = Failures()
     with exclusive_lock(out, *(plan.folder for plan in plans)):
-        folders = [resolve_run_folder(plan.folder, wanted) for plan, (_, wanted) in zip(plans, chosen, strict=True)]
+        for plan, (_, wanted) in zip(plans, chosen, strict=True):
+            set_outdated_aside(plan.folder, wanted)
         entries = [
             {
-                "folder": str(folder.relative_to(out)),
+                "folder": str(plan.folder.relative_to(out)),
                 "expert": plan.expert.name,
                 "sets": {name: str(path) for name, path in plan.expert.sets.items()},
             }
-            for plan, folder in zip(plans, folders, strict=True)
+            for plan in plans
         ]
         write_whole(out / SOURCES, json.dumps({"experts": entries}, indent=1))
-        for number, (plan, (rows, wanted), folder) in enumerate(zip(plans, chosen, folders, strict=True), start=1):
-            logger.info("expert %d of %d: %s; samples go to %s", number, len(plans), plan.expert.name, folder)
-            failures.add(_take_missing(plan, rows, wanted, folder, choice))
+        for number, (plan, (rows, wanted)) in enumerate(zip(plans, chosen, strict=True), start=1):
+            logger.info("expert %d of %d: %s; samples go to %s", number, len(plans), plan.expert.name, plan.folder)
+            failures.add(_take_missing(plan, rows, wanted, given.retry_failed))
     failures.require_verdict()
     show_failures(failures)
 
@@ -115,14 +115,15 @@ def _choose(requests: Sequence[SampleRequest], held_out: HeldOut) -> tuple[RowId
 
 @infrequent_gc()
 def _take_missing(
-    plan: _SamplingPlan, rows: RowIdentities, wanted: Sequence[SampleRequest], folder: Path, choice: RunChoice
+    plan: _SamplingPlan, rows: RowIdentities, wanted: Sequence[SampleRequest], retry_failed: bool
 ) -> list[SessionRecord]:
     """Take the missing samples of one expert, and return the records of all that exist then."""
+    folder = plan.folder
     with closing(Journal(folder)) as journal, interruptible(wanted, journal):
         write_choice(folder, plan.settings, wanted)
         by_set = {name: {number: row.to_json() for number, row in of_set.items()} for name, of_set in rows.items()}
         write_whole(folder / ROWS, json.dumps(by_set))
-        run_missing(plan.settings, wanted, journal, folder, choice, plan.served)
+        run_missing(plan.settings, wanted, journal, folder, retry_failed, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 

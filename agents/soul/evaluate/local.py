@@ -35,7 +35,6 @@ from soul.evaluate import runner
 from soul.evaluate.run.checkpoint import Checkpoint
 from soul.evaluate.run.options import RunOptions, add_server_options, parser
 from soul.evaluate.run.preflight import BadPolicy
-from soul.evaluate.run.run_folder import latest_generation
 from soul.evaluate.run.settings import EvaluationSettings, SampleRequest
 from soul.evaluate.run.vllm_server import DIRECT, LOG, ServerSettings, free_port, serving, tail
 from soul.judge import Endpoint
@@ -178,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runner.print_missing_sets(settings)
         folder = runner.folder_of(settings, options, model=len(checkpoints) > 1)
         if runner.run(settings, folder, options, served(settings, checkpoint, server, folder)):
-            folders.append(latest_generation(folder)[1])
+            folders.append(folder)
     if len(folders) < 2:
         return 0
     # By name, because comparisons import this package.

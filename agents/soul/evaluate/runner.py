@@ -17,16 +17,15 @@ from soul.evaluate.numbers.results import Results
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.journal import Journal, Key, is_done
+from soul.evaluate.run.journal import Journal, Key, is_done, read_samples
 from soul.evaluate.run.judge_check import JudgeChecks, check_judges, tested
-from soul.evaluate.run.options import RunChoice, RunOptions, Sections
+from soul.evaluate.run.options import RunOptions, Sections
 from soul.evaluate.run.plan import plan, show
 from soul.evaluate.run.progress import Progress
 from soul.evaluate.run.run_folder import (
     EvaluationRun,
-    finished_samples,
     interruptible,
-    resolve_run_folder,
+    set_outdated_aside,
     write_choice,
 )
 from soul.evaluate.run.settings import (
@@ -157,21 +156,22 @@ def run(
         NoVerdict: all verdicts failed; the results are written and shown.
         OutOfSpace: the disk is full; the finished samples are kept.
     """
-    choice = options.choice
+    ask = options.preflight
     wanted = rescore.sample_requests(settings, source) if source else sample_requests(settings)
     if options.dry_run:
-        dry_run(settings, wanted, folder, choice, tests_judges=choice.ask_first)
+        dry_run(settings, wanted, folder, options.retry_failed, ask=ask, tests_judges=ask)
         return None
-    preflight.check(settings, missing_samples(wanted, finished_samples(folder), choice), ask=choice.ask_first)
+    preflight.check(settings, missing_samples(wanted, read_samples(folder), options.retry_failed), ask=ask)
     with exclusive_lock(folder):
-        folder = resolve_run_folder(folder, wanted)
+        set_outdated_aside(folder, wanted)
         with closing(Journal(folder)) as journal, interruptible(wanted, journal):
             write_choice(folder, settings, wanted)
-            if choice.ask_first:
-                asked = preflight.judges_asked(settings, missing_samples(wanted, journal.samples, choice))
+            if ask:
+                todo = missing_samples(wanted, journal.samples, options.retry_failed)
+                asked = preflight.judges_asked(settings, todo)
                 check_judges(settings.gateway, asked, folder, journal.paid_usd, console)
             try:
-                run_missing(settings, wanted, journal, folder, choice, served, source)
+                run_missing(settings, wanted, journal, folder, options.retry_failed, served, source)
             except OutOfSpace:
                 raise  # the results would not fit either
             except Exception:
@@ -185,7 +185,7 @@ def run(
 
 @contextmanager
 def exclusive_lock(*folders: Path) -> Iterator[None]:
-    """Lock these run folders and their later generations, and name the folder if the disk is full.
+    """Lock these run folders, and name the folder if the disk is full.
 
     Raises:
         FolderInUse: another process holds a lock. OutOfSpace: a write inside the block found the disk full.
@@ -200,7 +200,9 @@ def dry_run(
     settings: EvaluationSettings,
     wanted: Sequence[SampleRequest],
     folder: Path,
-    choice: RunChoice,
+    retry_failed: bool,
+    *,
+    ask: bool = True,
     tests_judges: bool = False,
 ) -> None:
     """Print the plan for the samples that are missing. No sample is run and no file is written.
@@ -211,10 +213,10 @@ def dry_run(
     Raises:
         SoulError: after the plan is printed, if an endpoint that it needs does not answer.
     """
-    todo = missing_samples(wanted, finished_samples(folder), choice)
+    todo = missing_samples(wanted, read_samples(folder), retry_failed)
     problem: SoulError | None = None
     try:
-        preflight.check(settings, todo, ask=choice.ask_first)
+        preflight.check(settings, todo, ask=ask)
     except SoulError as error:
         problem = error
     judges = tested(preflight.judges_asked(settings, todo), folder) if tests_judges else {}
@@ -225,10 +227,10 @@ def dry_run(
 
 
 def missing_samples(
-    wanted: Sequence[SampleRequest], there: Mapping[Key, SessionRecord], choice: RunChoice
+    wanted: Sequence[SampleRequest], there: Mapping[Key, SessionRecord], retry_failed: bool
 ) -> list[SampleRequest]:
     """The samples that are missing, and the failed ones that run again (`is_done`)."""
-    return [request for request in wanted if not is_done(there, request.key, request.stamp, choice.retry_failed)]
+    return [request for request in wanted if not is_done(there, request.key, request.stamp, retry_failed)]
 
 
 def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
@@ -261,12 +263,12 @@ def run_missing(
     wanted: Sequence[SampleRequest],
     journal: Journal,
     folder: Path,
-    choice: RunChoice,
+    retry_failed: bool,
     served: AbstractContextManager[Served] | None = None,
     source: EvaluationRun | None = None,
 ) -> None:
     """Run the samples that the journal lacks; the arguments are those of `run`."""
-    todo = missing_samples(wanted, journal.samples, choice)
+    todo = missing_samples(wanted, journal.samples, retry_failed)
     keys = {request.key for request in wanted} - {request.key for request in todo}
     known = [journal.samples[key] for key in keys]
     console.print(

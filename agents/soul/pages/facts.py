@@ -250,14 +250,10 @@ def _evaluation(place: Path) -> RunFacts:
     done = {name: sets.get(name, {}).get("samples", 0) for name in wanted}
     tests = [results["judge_tests"]["usage"]] if "judge_tests" in results else []
     changed, seconds = _changed(place, JOURNAL, CHOSEN), _changed(place, JOURNAL) - _changed(place, CHOSEN)
-    # Later generations (NAME-HASH.2) use the lock of the first one; the newest is the one that grows.
-    first, _, number = place.name.rpartition(".")
-    owner, count = (place.with_name(first), int(number)) if first and number.isdigit() else (place, 1)
-    held = is_held(owner) and not owner.with_name(f"{owner.name}.{count + 1}").exists()
     return RunFacts(
         kind="evaluation",
         name=str(settings["policy"]["model"]),
-        state=_state(held, changed, False, all(done[name] >= wanted[name] for name in wanted)),
+        state=_state(is_held(place), changed, False, all(done[name] >= wanted[name] for name in wanted)),
         changed=changed,
         done=sum(done.values()) if results else None,
         total=sum(wanted.values()),

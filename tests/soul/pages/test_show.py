@@ -128,10 +128,3 @@ def test_curves_and_sentences_of_short_and_flat_runs():
     assert bucketed([1.0, 3.0, None, None, 5.0, 7.0], 3) == [2.0, None, 6.0]
     assert verdict([0.1], {}, {}).startswith("Only 1 steps")
     assert "; the gap went from +0.100 to +0.300." in verdict([0.5] * 8, dict(enumerate([0.1] * 4 + [0.3] * 4)), {})
-
-
-def test_the_running_generation_of_an_evaluation_is_the_newest(tmp_path):
-    """A later generation of an evaluation uses the lock of the first."""
-    first, second = (finished_run(tmp_path / name, numbered([1.0]), asked=1) for name in ("eval-1a", "eval-1a.2"))
-    with FolderLock(first.folder):
-        assert [facts(one.folder).state for one in (first, second)] == ["stopped", "running"]

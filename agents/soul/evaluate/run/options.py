@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from soul.cli.arguments import is_setting, one_of, output_folder, positive_float, positive_int
 from soul.cli.error_border import Parser
@@ -18,25 +18,8 @@ from soul.suites import ALIASES, SUITES, Suite, suite
 Sections = Mapping[str, Mapping[str, Any]]
 
 
-class RunChoice(NamedTuple):
-    """The samples that a command runs.
-
-    Attributes:
-        retry_failed: also those that failed because of an answer or a request, not only because of endpoints or limits.
-        ask_first: send small requests to each endpoint before the first sample.
-    """
-
-    retry_failed: bool = False
-    ask_first: bool = True
-
-    @classmethod
-    def from_arguments(cls, given: argparse.Namespace) -> RunChoice:
-        """Read the options of `add_run_choice_options`."""
-        return cls(given.retry_failed, not given.no_preflight)
-
-
 # Options that are fields of `RunOptions` under the same name.
-_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "dry_run")
+_AS_GIVEN = ("data", "out", "name", "limit", "n", "seed", "dry_run", "retry_failed")
 
 
 @dataclass(frozen=True)
@@ -49,6 +32,9 @@ class RunOptions:
         name: the run's name; None: the model's.
         limit: rows of each set; None: those of the suite, or all.
         deadline_s: seconds to play one episode; None: no limit.
+        retry_failed: also run samples again that failed because of an answer or a request, not only because of
+            endpoints or limits.
+        preflight: send small requests to each endpoint before the first sample.
     """
 
     sets: tuple[str, ...] = ()
@@ -62,7 +48,8 @@ class RunOptions:
     seed: int = 0
     deadline_s: float | None = None
     dry_run: bool = False
-    choice: RunChoice = RunChoice()
+    retry_failed: bool = False
+    preflight: bool = True
 
     @classmethod
     def from_arguments(cls, given: argparse.Namespace) -> RunOptions:
@@ -80,7 +67,7 @@ class RunOptions:
             suite=chosen,
             sections=sections_of([word for word in given.words if is_setting(word)], ["tasks"]),
             deadline_s=given.deadline,
-            choice=RunChoice.from_arguments(given),
+            preflight=not given.no_preflight,
             **{name: getattr(given, name) for name in _AS_GIVEN},
         )
 
@@ -111,7 +98,7 @@ def add_server_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
 
 
 def add_run_choice_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the options that `RunChoice.from_arguments` reads, the deadline and the dry run."""
+    """Add the options of which samples run, after which checks."""
     add = parser.add_argument
     add("--deadline", type=positive_float, help="seconds to play one episode")
     add("--no-preflight", action="store_true", help="skip the test call to each endpoint at the start")

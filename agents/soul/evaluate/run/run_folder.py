@@ -14,7 +14,7 @@ import shutil
 import signal
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -142,39 +142,16 @@ def endpoints_asked(settings: Mapping[str, Any], role: str, task: str) -> list[M
     return list(settings["jury"]) or [settings["roles"]["judge"]]
 
 
-def resolve_run_folder(folder: Path, requests: Sequence[SampleRequest]) -> Path:
-    """The folder for these samples: the latest generation (`NAME-HASH`, `NAME-HASH.2`, ...).
-
-    If a record, a prompt or a task's version has changed since, start a new generation, copy the samples that are still
-    valid, and leave the old folder as it is.
-    """
-    number, latest = latest_generation(folder)
-    known, stamps = read_samples(latest), {request.key: request.stamp for request in requests}
-    if all(sample.stamp == stamps[key] for key, sample in known.items() if key in stamps):
-        return latest
-    following = folder.with_name(f"{folder.name}.{number + 1}")
-    partial = folder.with_name(f"{following.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    with closing(Journal(partial)) as journal:
-        for key, sample in known.items():
-            if stamps.get(key, sample.stamp) == sample.stamp:  # other sets too: a later start may request them
-                journal.add(sample)
-        changed = "%s: records, prompts or tasks have changed; %d of %d samples continue in %s"
-        logger.info(changed, latest, len(journal.samples), len(known), following.name)
-    return partial.rename(following)
-
-
-def finished_samples(folder: Path) -> dict[Key, SessionRecord]:
-    """The finished samples of the latest generation of a run folder. Nothing is written."""
-    return read_samples(latest_generation(folder)[1])
-
-
-def latest_generation(folder: Path) -> tuple[int, Path]:
-    """The number of the latest generation of a run folder, and its path."""
-    number, latest = 1, folder
-    while (following := folder.with_name(f"{folder.name}.{number + 1}")).exists():
-        number, latest = number + 1, following
-    return number, latest
+def set_outdated_aside(folder: Path, requests: Sequence[SampleRequest]) -> None:
+    """Take the samples whose record, prompt or task version has changed out of the journal, after a copy of it."""
+    known, stamps = read_samples(folder), {request.key: request.stamp for request in requests}
+    kept = [sample for key, sample in known.items() if stamps.get(key, sample.stamp) == sample.stamp]
+    if len(kept) < len(known):
+        old = folder / f"{FILE}.{1 + len(list(folder.glob(f'{FILE}.*')))}"
+        shutil.copyfile(folder / FILE, old)
+        write_whole(folder / FILE, (f"{sample.to_line()}\n" for sample in kept))
+        changed = "%s: records, prompts or tasks have changed for %d of %d samples, which run again; the old are in %s"
+        logger.info(changed, folder, len(known) - len(kept), len(known), old.name)
 
 
 def write_choice(folder: Path, settings: EvaluationSettings, requests: Sequence[SampleRequest]) -> None:
@@ -196,11 +173,7 @@ class Interrupted(SoulError):
 
 @contextmanager
 def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
-    """Report an interruption of the work in this block.
-
-    Raises:
-        Interrupted: instead of KeyboardInterrupt.
-    """
+    """Report an interruption of the work in this block; raises Interrupted: instead of KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt:

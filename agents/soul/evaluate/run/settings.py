@@ -194,11 +194,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """Like `find_sets`, but every set must have a file.
-
-    Raises:
-        BadSettings: a set is unknown, or a file is missing.
-    """
+    """Like `find_sets`, but every set must have a file; raises BadSettings: a set is unknown, or a file is missing."""
     found, missing = find_sets(names, data_dir)
     if missing:
         raise BadSettings("A set has no file.\n" + "\n".join(how_to_build(missing)))

@@ -16,7 +16,6 @@ from soul.errors import BadSettings
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
-from soul.evaluate.run.options import RunChoice
 from soul.evaluate.run.run_folder import EvaluationRun, write_choice
 from soul.evaluate.run.settings import (
     EvaluationSettings,
@@ -73,7 +72,7 @@ def started(settings, folder):
     """All samples after one start of the run, and those that it took."""
     seen = []
     with closing(Journal(folder)) as journal:
-        todo = missing_samples(sample_requests(settings), journal.samples, RunChoice())
+        todo = missing_samples(sample_requests(settings), journal.samples, False)
         asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
     return list(journal.samples.values()), seen
 

@@ -117,12 +117,12 @@ def test_a_run_decides_what_is_rescored(played, tmp_path):
         assert not fake.requests
 
 
-def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(played, tmp_path, monkeypatch):
+def test_a_new_prompt_version_sets_the_old_samples_aside_and_asks_only_what_changed(played, tmp_path, monkeypatch):
     """The stamp of a sample is of its record and its judge prompts."""
     from soul import tasks
 
     task = tasks.load("humanual-opinion")
-    newer = tuple(Prompt(prompt, prompt.id.replace(".v2", ".v3")) for prompt in task.prompts)
+    newer = tuple(Prompt(f"{prompt} Be strict.", prompt.id.replace(".v2", ".v3")) for prompt in task.prompts)
     words = [str(tmp_path / "opinions.parquet"), "policy.model=under-test", "--limit", "5"]
     write(["hitom"], 3, tmp_path / "stories.parquet")
     with FakeOpenAI(
@@ -143,6 +143,5 @@ def test_a_new_prompt_version_begins_a_new_folder_and_asks_only_what_changed(pla
     # The judge is called twice, and grades known replies; five opinions and their verdicts; the stories stay.
     assert again == 1 + 2 + len(REPLIES) + 5 + 5
     (old,) = first
-    new = old.with_name(f"{old.name}.2")
-    assert len(EvaluationRun.load(old).samples) == len(EvaluationRun.load(new).samples) == 8
-    assert not old.with_name(f"{old.name}.3").exists()
+    assert len(EvaluationRun.load(old).samples) == len((old / "samples.jsonl").read_text().splitlines()) == 8
+    assert len((old / "samples.jsonl.1").read_text().splitlines()) == 8 and not (old / "samples.jsonl.2").exists()
