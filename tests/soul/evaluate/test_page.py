@@ -9,17 +9,15 @@ import re
 import pytest
 
 from soul import tasks
-from soul.evaluate.numbers.results import summarise
 from soul.evaluate.outputs import main, write_outputs
 from soul.evaluate.page import SHOWN_CHARACTERS, EvaluationView
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.evaluate.tables import run_table
 from soul.pages.sessions import NoSession
 from soul.shown_answers import Answers, answers_of, question_of
-from soul.suites import soul_v1
 from tests.soul.evaluate.finished_run import finished_run, real_run
-from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample, usage
-from tests.soul.evaluate.run.answered import ALONE, answered, give_hitom_answers
+from tests.soul.evaluate.finished_samples import TOM, numbered, record_of, sample
+from tests.soul.evaluate.run.answered import answered, give_hitom_answers
 from tests.soul.pages.browser_pages import until
 from tests.soul.pages.exported import Exported
 
@@ -90,24 +88,6 @@ def test_a_run_that_goes_on_is_read_again(tmp_path):
     assert view.overview(None)["sets"][TOM]["mean"] == pytest.approx(1.25 / 3)
 
 
-def test_the_table_is_that_of_the_terminal(tmp_path):
-    samples = [
-        sample(None if n == 2 else (n % 2) / 2, n, of=name, task=of.task)
-        for name, of in soul_v1.SETS.items()
-        for n in range(4)
-    ]
-    run = finished_run(tmp_path, samples)
-    lines = run_table.lines(summarise(run.samples, run.sets), run_table.columns_of(run.suite))
-    shown = overview_of(run)["lines"]
-    assert [(one["cells"], one["published"]) for one in shown] == [(one.cells, one.published) for one in lines]
-    assert [one["set"] for one in shown if one["set"]] == run_table.ordered(run.sets)
-    assert {one["cells"][0] for one in shown if not one["set"]} == {
-        "macro average, 27 sets",
-        "macro average, paper's 10",
-        "alignx, mean of 5",
-    }
-
-
 def test_the_head_says_what_was_evaluated_and_how_far_it_came(tmp_path):
     found = overview_of(finished_run(tmp_path, numbered([1.0, 0.0]), asked=3, n=2))
     facts = dict(found["facts"])
@@ -143,20 +123,6 @@ def test_answers_are_the_tasks_own_short_in_the_list_and_whole_in_the_sample(tmp
     columns = view.columns(0, None)["columns"]
     assert columns["target"] == [None, *[long[:SHOWN_CHARACTERS]] * 2] and columns["given"] == ["...", "B", None]
     assert [view.session(number)["target"] for number in (2, 3)] == [long, long]
-
-
-def test_groups_have_names_in_words_and_a_price_that_is_not_known_is_said(tmp_path):
-    unpriced = {"policy": usage(0.0, 100, 20, unpriced=1), "judge": usage(0.0, 100, 20, unpriced=1)}
-    groups = {"books": "ood", "mine": "a_b"}
-    some = [*numbered([1.0, 0.0], "coser", usages=unpriced, groups=groups), *numbered([1.0], usages=ALONE)]
-    found = overview_of(finished_run(tmp_path, some))
-    assert (
-        found["names"]["values"]["books"]["ood"] == "not in the training data (ood)"
-        and "books" in found["names"]["kinds"]
-    )
-    assert [group["value"] for group in plain(found["sets"]["coser"]["groups"])["books"]] == ["ood"]
-    assert "price unknown" in found["sets"]["coser"]["roles"]["policy"]["cost"]
-    assert found["sets"][TOM]["roles"]["policy"]["cost"] == "$0.50"
 
 
 def test_the_command_writes_report_and_table_of_runs(tmp_path, capsys):

@@ -33,7 +33,7 @@ def evaluated(name, tmp_path, monkeypatch, said=B):
     return pq.read_table(file).to_pylist()
 
 
-@pytest.mark.parametrize("name", ["hitom", "fantom", "mistakes", "lifechoices", "twinvoice", "alignx"])
+@pytest.mark.parametrize("name", ["hitom", "fantom"])
 def test_letter_tasks_show_letter_and_text_on_both_sides(name, tmp_path, monkeypatch):
     lines = evaluated(name, tmp_path, monkeypatch)
     task = examples.load(name).task

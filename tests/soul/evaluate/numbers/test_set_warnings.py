@@ -4,16 +4,10 @@ Promise under test: a set in which every row scores 0 and one whose answers were
 with its number and what to look at, in terminal, Markdown and report; a set that is merely weak is not.
 """
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from soul.evaluate.numbers.results import summarise
-from soul.evaluate.page import overview
-from soul.evaluate.tables import run_table
 from soul.evaluate.tables.run_table import warnings_of
-from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM, numbered
 
 
@@ -43,22 +37,3 @@ def test_a_set_that_scores_exactly_nothing_is_called_so(rewards, of, titles):
 def test_a_set_whose_answers_could_not_be_read_is_called_so(answered, warned):
     found = warnings_of(result([1.0, 0.0], metrics={"answered": answered}))
     assert [warning.detail for warning in found] == ([f"{100 * answered:.0f} % read"] if warned else [])
-
-
-def test_every_table_says_it_once_and_for_all_sets(tmp_path):
-    lines = numbered([0.0] * 6) + numbered([0.0] * 7, "paratomi") + numbered([0.0, 1.0], "fantom")
-    run = finished_run(tmp_path, lines)
-    results = summarise(run.samples, run.sets)
-    console = Console(file=StringIO(), width=110, color_system=None)
-    console.print(run_table.run_table(results, width=110).rich("Results"))
-    (warning,) = overview(run, results)["warnings"]
-    sets = ", ".join(f"{name} ({detail})" for name, detail in warning["sets"].items())
-    shown = {
-        "terminal": console.file.getvalue(),
-        "markdown": run_table.markdown(results),
-        "page": f"{warning['title']}: {sets}. {warning['advice']}",
-    }
-    for where, text in shown.items():
-        said = " ".join(text.split())
-        assert said.count("Every row scores exactly 0: hitom (6 rows), paratomi (7 rows). Open a few") == 1, where
-        assert "fantom (" not in said, where

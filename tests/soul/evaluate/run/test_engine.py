@@ -174,19 +174,6 @@ def paid_usd(folder):
     return journal.paid_usd
 
 
-def test_a_budget_counts_what_earlier_starts_spent(data, tmp_path):
-    def asked():
-        return sum(request.body["model"] != "under-test" for request in fake.requests)
-
-    with FakeOpenAI(policy_or_judge) as fake:
-        start_with_budget(fake, data, tmp_path / "run", budget=1000.0, limit=4)
-        before = asked()
-        assert before > 0
-        with pytest.raises(engine.Stopped, match="of judge.budget_usd=.1.50 are spent"):
-            start_with_budget(fake, data, tmp_path / "run", budget=1.5, limit=12)
-        assert asked() == before
-
-
 def test_a_budget_counts_the_sessions_that_its_end_cut_short(data, tmp_path):
     write_sets(data, rows=40)
     billed = []
@@ -221,17 +208,6 @@ def test_a_changed_model_judge_or_option_is_another_run(data, tmp_path):
     same = [{"limit": 3}, {"n": 4}, {"seed": 9}, {"policy": base.policy.model_copy(update={"concurrency": 99})}]
     assert {base.model_copy(update=change).folder(tmp_path, "x") for change in same} <= folders
     assert "sk-" not in json.dumps(base.identity())
-
-
-def test_a_line_that_a_crash_cut_short_is_dropped(data, tmp_path):
-    with FakeOpenAI(policy_or_judge) as fake:
-        evaluated(fake, data, tmp_path / "run", limit=2)
-    path = tmp_path / "run" / "samples.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:2]) + lines[2][:40])
-    journal = Journal(tmp_path / "run")
-    assert len(journal.samples) == 2 and path.read_bytes() == b"".join(lines[:2])
-    journal.close()
 
 
 def test_sets_without_a_file_are_left_out_where_that_is_allowed(data):

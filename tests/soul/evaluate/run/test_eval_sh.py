@@ -65,33 +65,3 @@ def test_all_27_sets_in_one_table(data, tmp_path):
     assert all(name in markdown for name in soul_v1.SETS) and "macro average, 27 sets" in done.stdout
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert b"sk-sentinel" not in written and "sk-sentinel" not in done.stdout + done.stderr
-
-
-def endpoints(fake, **more):
-    return {
-        "OPENAI_BASE_URL": fake.url,
-        "OPENAI_API_KEY": "sk-sentinel-5150",
-        "OPENAI_AGENT_MODEL": "under-test",
-        "OPENAI_AGENT_BASE_URL": fake.url,
-        **more,
-    }
-
-
-def models_asked(fake):
-    """Who was asked for more than whether it is there."""
-    return {r.body["model"] for r in fake.requests if "connection test" not in r.text and "Say hello" not in r.text}
-
-
-def test_the_papers_suite_has_its_sets_rows_judges_and_columns(data, tmp_path):
-    with FakeOpenAI(under_test) as fake:
-        done = run("api", **endpoints(fake, DATA_DIR=str(data), OUTPUT_DIR=str(tmp_path), SUITE="paper"))
-    assert done.returncode == 0, done.stderr
-    (folder,) = tmp_path.glob("eval-under-test-*")
-    chosen = json.loads((folder / "chosen.json").read_text())
-    assert (chosen["suite"], chosen["limit"], chosen["n"], chosen["missing"]) == ("paper", 100, 1, [])
-    assert tuple(chosen["samples"]) == soul_v1.PAPER
-    assert models_asked(fake) == {"under-test", "gpt-5-nano", "gpt-5.4"}
-    text = (folder / "table.md").read_text()
-    assert text.startswith("Judges: gpt-5-nano (") and "gpt-5.4 (coser); by rule alone (" in text
-    assert "| macro average, 10 sets |" in text and "GRPO 8B (paper)" in text and "67.8" in text
-    assert "Warning" not in text  # these are the paper's judges

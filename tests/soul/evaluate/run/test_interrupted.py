@@ -73,17 +73,6 @@ def test_in_the_middle_of_the_samples(stories, tmp_path):
     assert sorted(sample["number"] for sample in samples(out)) == list(range(ROWS))
 
 
-def test_while_modules_are_imported(tmp_path, monkeypatch):
-    (tmp_path / "pyarrow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}/agents:{ROOT}")
-    process = subprocess.Popen(
-        [PYTHON, "-m", "soul.evaluate", "hitom"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    until(lambda: (tmp_path / "importing").exists())
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == "" and process.returncode == -signal.SIGINT  # 130 in a shell
-
-
 def local(tmp_path, stories):
     model(tmp_path / "model")
     words = ["--model", str(tmp_path / "model"), "--out", str(tmp_path / "out"), str(stories)]

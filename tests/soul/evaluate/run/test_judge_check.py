@@ -127,25 +127,6 @@ def test_the_calls_of_the_test_are_planned_and_billed_once(data, tmp_path, capsy
     assert ["policy and judges", f"${whole:.2f}"] in Exported(report_page).overview()["tiles"]
 
 
-def test_the_calls_of_the_test_count_in_the_budget_of_every_start(data, tmp_path, capsys):
-    def slow(request):
-        reply = grading(strict)(request)
-        return replace(reply, delay=0.1) if is_canary(request) else reply
-
-    with FakeOpenAI(slow) as fake:
-        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.concurrency=1", "judge.budget_usd=0.01") == 1
-        sent, asked = canaries_sent(fake), len(fake.requests)
-        assert 0 < sent < len(canaries.replies()) + len(REPLIES), "the budget ends the test"
-        assert content(tmp_path, FILE)["checks"] == [], "which says nothing about the judge"
-        spent = content(tmp_path, FILE)["usage"]["cost_usd"]
-        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, f"judge.budget_usd={spent}") == 1
-        assert canaries_sent(fake) == sent and len(fake.requests) > asked  # the small request, and policies
-        assert f"${spent:.2f} of judge.budget_usd" in " ".join(capsys.readouterr().err.split())
-        assert evaluate(fake, data, tmp_path, "sotopia", *PRICED, "judge.budget_usd=100") == 0
-    assert content(tmp_path, FILE)["usage"]["cost_usd"] > spent
-    assert [check["problems"] for check in content(tmp_path, FILE)["checks"]] == [[]]
-
-
 def test_a_judge_that_has_changed_since_its_first_grades_is_named_with_both_verdicts(data, tmp_path, capsys):
     fell = 0.0
 

@@ -99,18 +99,6 @@ def test_a_dry_run_counts_what_is_there_already(data, tmp_path, capsys):
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
 
 
-def test_a_rescored_run_asks_its_judges_alone(data, tmp_path, capsys):
-    with FakeOpenAI(reply) as fake:
-        assert command_line.main(words(fake, data, tmp_path / "out", "sotopia", "--limit", "1")) == 0
-        (run,) = (tmp_path / "out").iterdir()
-        asked = len(fake.requests)
-        again = ["--rescore", str(run), "judge.model=other", f"judge.base_url={fake.url}", "judge.api_key_env=none"]
-        assert command_line.main([*again, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-        assert {r.body["model"] for r in fake.requests[asked:]} == {"other"}  # twice: the second answer is timed
-    printed = capsys.readouterr().out
-    assert "other at" in printed and "│ partner" not in printed.rpartition("Endpoints")[2]
-
-
 def test_a_budget_over_a_judge_without_a_price_is_refused_before_the_first_sample(data, tmp_path, capsys):
     with FakeOpenAI(reply) as fake:
         given = words(

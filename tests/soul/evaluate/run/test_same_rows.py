@@ -4,12 +4,7 @@ Promise under test: a file, a limit and a seed say it, and nothing else: not the
 the run, their order or the number of samples a row. So rows can be paired between runs, and a run can grow.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,19 +14,6 @@ from soul.examples.__main__ import write
 from soul.judge import GatewaySettings
 from soul.task_types import Row, Strata
 from soul.tasks.hitom import HiToM
-
-ROOT = Path(__file__).resolve().parents[4]
-DRAW = """
-import json, sys
-from pathlib import Path
-from soul.evaluate.run.settings import EvaluationSettings, sample_requests
-from soul.judge import GatewaySettings
-gateway = GatewaySettings.from_sections({"judge": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "none"}})
-policy = gateway.judge.model_copy(update={"model": sys.argv[1]})
-files = {"hitom": Path(sys.argv[2])}
-found = sample_requests(EvaluationSettings(policy=policy, gateway=gateway, sets=files, limit=7, seed=3))
-print(json.dumps([[item.row.number, item.row.row.question] for item in found]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +29,6 @@ def drawn(files, model="a", **changes):
     policy = gateway.judge.model_copy(update={"model": model})
     found = sample_requests(EvaluationSettings(policy=policy, gateway=gateway, sets=files, **changes))
     return {name: sorted({item.row.number for item in found if item.set == name}) for name in files}
-
-
-def test_the_same_rows_in_every_process_and_for_every_model(files):
-    asked = []
-    for model, hash_seed in (("gpt-5.4", "0"), ("outputs/global_step_50", "4711")):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}/agents:{ROOT}"}
-        command = [sys.executable, "-c", DRAW, model, str(files["hitom"])]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        asked.append(json.loads(done.stdout))
-    assert asked[0] == asked[1] and len(asked[0]) == 7
-    here = drawn({"hitom": files["hitom"]}, limit=7, seed=3)["hitom"]
-    assert sorted(number for number, _ in asked[0]) == here
 
 
 def test_sets_are_drawn_apart_and_a_larger_limit_holds_the_smaller(files):

@@ -14,7 +14,6 @@ import pytest
 from soul.evaluate.tables.samples_table import write_parquet
 from tests.soul.evaluate.finished_run import finished_run, real_run
 from tests.soul.evaluate.finished_samples import sample, usage
-from tests.soul.evaluate.run.answered import answered, give_hitom_answers
 
 HALF = "half \ud83d of a pair"
 
@@ -83,12 +82,3 @@ def test_half_a_surrogate_pair_is_replaced_and_the_journal_keeps_it(tmp_path):
     assert broken["messages"][0]["content"] == "half \ufffd of a pair"
     assert run.samples[0].draft.seats["policy"][0]["content"] == HALF
     assert fine["messages"][0]["content"] == "fine"
-
-
-def test_the_right_and_the_given_answer_are_columns(tmp_path, monkeypatch):
-    give_hitom_answers(monkeypatch)
-    lines = [*answered([1.0, 0.0], ["<answer>B</answer>", "No idea."]), sample(0.5, of="coser")]
-    lines[1].draft.critique = "\ud83d"  # half a surrogate pair goes another way
-    rows = written(finished_run(tmp_path, lines), tmp_path)
-    assert [row["given"] for row in rows] == ["B", None, None]
-    assert rows[0]["target"].startswith("the ") and rows[2]["target"] is None
