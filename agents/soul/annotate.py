@@ -2,6 +2,7 @@
 
     soul judge draw outputs/run --pairs draft-refined --count 100 --out labels/pairs    # sessions of a training run
     soul judge draw outputs/eval-a outputs/eval-b --pairs models --out labels/models    # the same rows of two models
+    soul judge draw outputs/eval-a --ratings --dimensions goal --out labels/ratings
     soul judge draw labels/pairs --export labels.jsonl                                  # for `soul judge agree`
 
 `soul view --annotate FOLDER` shows the texts. The folder holds annotation.json (kind, seed, sources), items.jsonl (both
@@ -19,13 +20,14 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from soul import tasks
 from soul.answers.thinking import without_thinking
 from soul.cli.arguments import existing_folder, non_negative_int, output_file, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
@@ -44,7 +46,7 @@ from soul.judge.mirrorbench_judgments import WIN, Taken
 from soul.message import Message
 from soul.record import AttemptRecord, opening, read_records
 
-Kind = Literal["draft-refined", "models"]
+Kind = Literal["draft-refined", "models", "ratings"]
 SETTINGS, ITEMS, LABELS = "annotation.json", "items.jsonl", "labels.jsonl"
 SHOWN = ("A", "B")  # the names of a pair's texts on the page
 _TAKEN: tuple[Taken, Taken] = ("real", "simulated")  # the names of its sides in labels
@@ -53,20 +55,22 @@ _PERSON = re.compile(r"[\w .-]{1,40}")
 
 @dataclass(frozen=True)
 class Item:
-    """A pair of texts. The page is sent none of `sides`, `judge` and `source`.
+    """A pair of texts, or one text to rate. The page is sent none of `sides`, `judge` and `source`.
 
     Attributes:
         context: the messages before the first turn, without feedback.
         texts: the turns of each side, with the policy as the user.
-        judge: the reward of each side.
+        dimensions: lowest and highest rating by name; empty for a pair.
+        judge: the reward of each side, or the judge's score by dimension.
     """
 
     task: str
     context: list[Message]
     texts: list[list[Message]]
     sides: list[str]
-    judge: list[float]
+    judge: Any
     source: str
+    dimensions: dict[str, tuple[float, float]]
     id: int = 0
 
 
@@ -82,21 +86,29 @@ class Annotation:
             raise BadSettings(f"{folder} has no {SETTINGS}: make an annotation with `soul judge draw --out FOLDER`.")
         settings = read_object(folder / SETTINGS, BadSettings, "Draw the items again.")
         self.folder, self.kind, self.seed = folder, settings["kind"], settings["seed"]
-        lines = [json.loads(line.text) for line in read_lines(folder / ITEMS)]
-        self.items = {one["id"]: Item(**{each.name: one[each.name] for each in fields(Item)}) for one in lines}
+        self.items = {item.id: item for item in (Item(**json.loads(line.text)) for line in read_lines(folder / ITEMS))}
 
     @classmethod
-    def create(cls, folder: Path, sources: Sequence[Path], kind: Kind, count: int, seed: int = 0) -> Annotation:
+    def create(
+        cls,
+        folder: Path,
+        sources: Sequence[Path],
+        kind: Kind,
+        count: int,
+        seed: int = 0,
+        dimensions: Sequence[str] = (),
+    ) -> Annotation:
         """Draw at most `count` items from runs, each with the same chance.
 
         Args:
             sources: folders of training runs and evaluations; for "models" two evaluations.
+            dimensions: metrics to rate; none: those for which the task has ranges, or its headline.
         """
         if (folder / SETTINGS).exists():
             raise BadSettings(f"{folder} holds an annotation already. Pass the path of another folder with --out.")
         items: list[Item] = []
         rng = random.Random(seed)
-        for seen, item in enumerate(_candidates(sources, kind)):
+        for seen, item in enumerate(_candidates(sources, kind, dimensions)):
             if seen < count:
                 items.append(item)
             elif (place := rng.randrange(seen + 1)) < count:
@@ -121,21 +133,25 @@ class Annotation:
         value = self.labels().get((item, person))
         if value in _TAKEN:
             value = SHOWN[_TAKEN.index(value) ^ swapped]
-        shown = {"item": item, "task": found.task, "context": found.context}
+        shown = {"item": item, "task": found.task, "context": found.context, "dimensions": found.dimensions}
         return shown | {"texts": found.texts[::-1] if swapped else found.texts, "label": value}
 
-    def label(self, person: str, item: int, value: str) -> None:
-        """Add a person's label: "A", "B" or "tie", as the texts were shown."""
-        self._item(item)
-        if value in SHOWN:
+    def label(self, person: str, item: int, value: Any) -> None:
+        """Add a person's label: "A", "B" or "tie", as the texts were shown, or a rating on each dimension."""
+        ranges = self._item(item).dimensions
+        if not ranges and value in SHOWN:
             value = _TAKEN[SHOWN.index(value) ^ self._swapped(_checked(person), item)]
-        elif value != "tie":
+        elif not ranges and value != "tie":
             raise BadSettings(f"item {item}: the label is {value!r}; give A, B or tie.")
-        line = {"item": item, "person": _checked(person), "choice": value}
+        ratings: dict[str, Any] = {name: value.get(name) if isinstance(value, Mapping) else None for name in ranges}
+        for name, (low, high) in ranges.items():
+            if type(ratings[name]) not in (int, float) or not low <= ratings[name] <= high:
+                raise BadSettings(f"item {item}, {name}: {ratings[name]!r}; give a number from {low:g} to {high:g}.")
+        line = {"item": item, "person": _checked(person), "choice": ratings or value}
         append_line(self.folder / LABELS, json.dumps(line | {"time": datetime.now(UTC).isoformat(timespec="seconds")}))
 
-    def labels(self) -> dict[tuple[int, str], str]:
-        """The last label of each item by each person, which names the side."""
+    def labels(self) -> dict[tuple[int, str], Any]:
+        """The last label of each item by each person; that of a pair names the side."""
         file = self.folder / LABELS
         lines = map(json.loads, (line.text for line in read_lines(file))) if file.exists() else ()
         return {(line["item"], line["person"]): line["choice"] for line in lines}
@@ -168,12 +184,15 @@ class Annotation:
         for item in self.items.values():
             given = [labels.get((item.id, person)) for person in people]
             about: dict[str, Any] = {"conversation_id": str(item.id), "people": people}
-            if any(given):
+            if any(given) and not item.dimensions:
                 before = [{**turn, "role": "assistant"} for turn in item.context if turn["role"] != "system"]
                 about |= dict(zip(_TAKEN, ([*before, *text] for text in item.texts), strict=True))
                 baseline, other = item.judge
                 taken: Taken = "tie" if math.isclose(baseline, other) else _TAKEN[other > baseline]
                 yield about | {"sides": item.sides, "human_label": given, "judge_score": WIN[taken]}
+            for name in item.dimensions if any(given) else ():
+                scores = [float(one[name]) if isinstance(one, Mapping) else None for one in given]
+                yield about | {"metric": name, "human_score": scores, "judge_score": item.judge[name]}
 
     def _item(self, number: int) -> Item:
         if number not in self.items:
@@ -181,7 +200,8 @@ class Annotation:
         return self.items[number]
 
     def _swapped(self, person: str, item: int) -> bool:
-        return random.Random(f"{self.seed}:{item}:{person}").random() < 0.5
+        pair = len(self.items[item].texts) == 2
+        return pair and random.Random(f"{self.seed}:{item}:{person}").random() < 0.5
 
 
 def _checked(person: str) -> str:
@@ -190,7 +210,7 @@ def _checked(person: str) -> str:
     return person
 
 
-def _candidates(sources: Sequence[Path], kind: Kind) -> Iterator[Item]:
+def _candidates(sources: Sequence[Path], kind: Kind, dimensions: Sequence[str]) -> Iterator[Item]:
     if kind == "models":
         if len(sources) != 2:
             raise BadSettings(f"--pairs models needs two evaluations; {len(sources)} folders were named.")
@@ -205,7 +225,10 @@ def _candidates(sources: Sequence[Path], kind: Kind) -> Iterator[Item]:
         traced = (line.record for file in traces for line in read_records(file.path))
         for record in chain(read_samples(source).values(), traced):
             where = f"{source}: {record.set or record.session}, row {record.number}, sample {record.sample}"
-            if record.refined and record.draft.valid and record.refined.valid:
+            if kind == "ratings":
+                for side, attempt in zip(("draft", "refined"), record.attempts, strict=False):
+                    yield from _rated(record.task, attempt, side, where, dimensions)
+            elif record.refined and record.draft.valid and record.refined.valid:
                 yield from _pair(record.task, record.draft, record.refined, ["draft", "refined"], where)
 
 
@@ -213,7 +236,20 @@ def _pair(task: str, one: AttemptRecord, other: AttemptRecord, sides: list[str],
     context, first, seat = _said(one)
     _, second, _ = _said(other, seat)
     if first and second and first != second:  # equal texts cannot be told apart
-        yield Item(task, context, [first, second], sides, [one.reward or 0.0, other.reward or 0.0], where)
+        yield Item(task, context, [first, second], sides, [one.reward, other.reward], where, {})
+
+
+def _rated(task: str, attempt: AttemptRecord, side: str, where: str, dimensions: Sequence[str]) -> Iterator[Item]:
+    known, headline = tasks.load(task).ranges, tasks.load(task).headline
+    scores = {headline.name: attempt.reward, **(attempt.metrics or {})} if attempt.reward is not None else {}
+    ranges = {name: known.get(name, (headline.low, headline.high)) for name in dimensions or known or [headline.name]}
+    if not ranges.keys() <= scores.keys():
+        return
+    for name, (low, high) in ranges.items():
+        if not low <= scores[name] <= high:
+            raise BadSettings(f"{where}: {name} is {scores[name]:g}, outside {low:g} to {high:g}. Leave it out.")
+    context, text, _ = _said(attempt)
+    yield Item(task, context, [text], [side], {name: scores[name] for name in ranges}, where, ranges)
 
 
 def _said(attempt: AttemptRecord, seat: str | None = None) -> tuple[list[Message], list[Message], str]:
@@ -240,15 +276,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("sources", type=existing_folder, nargs="+", metavar="FOLDER", help="runs; or the annotation")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--pairs", choices=("draft-refined", "models"), help="two texts: which is more like a person?")
+    what.add_argument("--ratings", action="store_true", help="one text on the dimensions of its task")
     what.add_argument("--export", type=output_file, metavar="FILE", help="write the labels for `soul judge agree`")
+    parser.add_argument("--dimensions", nargs="+", default=(), help="metrics to rate")
     parser.add_argument("--count", type=positive_int, default=100, help="number of items (default 100)")
     parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the draw and of every order")
     parser.add_argument("--out", type=output_folder, help="the folder of the annotation")
     given = parser.parse_args(arguments)
+    if given.dimensions and not given.ratings:
+        parser.error("--dimensions belongs to --ratings")
     if given.export:
         print(f"{given.export}: {Annotation(given.sources[0]).export(given.export):,} records")
         return
     if given.out is None:
         parser.error("give --out FOLDER")
-    made = Annotation.create(given.out, given.sources, given.pairs, given.count, given.seed)
-    print(f"{given.out}: {len(made.items):,} items ({given.pairs}). Label them: soul view --annotate {given.out}")
+    kind: Kind = given.pairs or "ratings"
+    made = Annotation.create(given.out, given.sources, kind, given.count, given.seed, given.dimensions)
+    print(f"{given.out}: {len(made.items):,} items ({kind}). Label them: soul view --annotate {given.out}")

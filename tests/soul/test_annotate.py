@@ -59,7 +59,7 @@ def test_a_person_sees_two_texts_and_nothing_that_tells_them_apart(run, tmp_path
     for person in PEOPLE:
         order = []
         while shown := made.next(person):
-            assert shown.keys() == {"item", "task", "context", "texts", "label"}
+            assert shown.keys() == {"item", "task", "context", "dimensions", "texts", "label"}
             assert shown == again.next(person)  # from the seed alone
             item, sent = made.items[shown["item"]], json.dumps(shown)
             assert not any(word in sent for word in ("draft", "refined", "reward", "judge", "reviewer says", str(run)))
@@ -92,11 +92,11 @@ def test_labels_outlive_a_kill_and_the_last_one_counts(run, tmp_path):
     for name in ("", "a" * 41, "<b>", "../x", " a", "a\n"):
         with pytest.raises(BadSettings, match="a name has"):
             made.next(name)
-    for item, value in ((first, "C"), (99, "A")):
+    for item, value in ((first, "C"), (first, {"goal": 1}), (99, "A")):
         with pytest.raises(BadSettings, match=f"item {item}"):
             made.label(PEOPLE[0], item, value)
     with pytest.raises(BadSettings, match="already"):
-        Annotation.create(tmp_path / "a", [run], "draft-refined", 3)
+        Annotation.create(tmp_path / "a", [run], "ratings", 3)
 
 
 def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, capsys):
@@ -139,6 +139,8 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
 
     labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
     export = ["judge", "draw", str(tmp_path / "a"), "--export", str(labels)]
+    with pytest.raises(SystemExit, match="2"):  # nothing is rated here
+        main([*export, "--dimensions", "goal"])
     assert not main(export)
     with FakeOpenAI(longer) as fake:
         url = f"judge.base_url={fake.url}"
@@ -150,6 +152,42 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
         fmean(one != "tie" for one in majority)
     )
     assert asked["human_alpha"] == found["human_alpha"] and asked["human_mean"] == found["human_mean"]
+
+
+def test_ratings_reach_the_command_with_the_judges_scores(run, tmp_path, capsys):
+    words = ["judge", "draw", str(run), "--ratings", "--dimensions", "goal", "--count", "20"]
+    assert not main([*words, "--out", str(tmp_path / "a")])
+    made = Annotation(tmp_path / "a")
+    given: dict[int, list[float]] = {}
+    for person in PEOPLE:
+        while shown := made.next(person):
+            assert shown["dimensions"] == {"goal": [0, 10]}
+            assert shown["task"] == "sotopia" and len(shown["texts"]) == 1 and "judge" not in json.dumps(shown)
+            rating = min(10.0, round(made.items[shown["item"]].judge["goal"]) + (person == PEOPLE[1]))
+            made.label(person, shown["item"], {"goal": rating})
+            given.setdefault(shown["item"], []).append(rating)
+            if len(given) == 15 and person == PEOPLE[0]:
+                break
+    for bad in (11, -1, True, "7", float("nan")):
+        with pytest.raises(BadSettings, match="goal"):
+            made.label(PEOPLE[0], 1, {"goal": bad})
+    live = made.agreement()["metrics"]["goal"]
+    labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
+    assert made.export(labels) == 20
+    with FakeOpenAI(Text("?")) as fake:  # nobody is asked
+        where = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
+        assert main(["judge", "agree", *where, "--labels", str(labels), "--json", str(report)]) == 0
+        assert not fake.requests
+    assert "goal: 20 texts" in capsys.readouterr().out
+    told = json.loads(report.read_text())["metrics"]["goal"]
+    assert told["human_mean"] == live["human_mean"] == pytest.approx(fmean(map(fmean, given.values())))
+    assert told["human_alpha"] == live["human_alpha"]
+    people, judge = [fmean(given[n]) for n in given], [made.items[n].judge["goal"] for n in given]
+    assert live["judge_mean"] == pytest.approx(fmean(judge))
+    mean = fmean(people), fmean(judge)
+    products = sum((one - mean[0]) * (other - mean[1]) for one, other in zip(people, judge, strict=True))
+    squares = [sum((value - m) ** 2 for value in values) for values, m in zip((people, judge), mean, strict=True)]
+    assert live["measures"]["pearson"]["value"] == pytest.approx(products / (squares[0] * squares[1]) ** 0.5)
 
 
 def test_two_models_are_drawn_from_the_same_rows(tmp_path):

@@ -87,6 +87,15 @@ def test_repeated_sentences_have_their_sessions(run):
     for one in found["sentences"]:
         wanted = [gain for each, gain in both(sessions) if one["text"] in each.feedback]
         assert statistics.fmean(gains[id_] for id_ in one["ids"]) == pytest.approx(statistics.fmean(wanted), abs=1e-6)
+    sessions_of = {id_: session for id_, session in zip(columns["id"], columns["session"], strict=True)}
+    steps_of = dict(zip(columns["id"], columns["step"], strict=True))
+    texts = {(one.step, one.session): one.feedback for one, _ in both(sessions)}
+    for one in found["themes"]:
+        first = one["text"].split(", ")[0]
+        expected = {key for key, text in texts.items() if first in re.findall(r"\w+", text.lower())}
+        assert {(steps_of[id_], sessions_of[id_]) for id_ in one["ids"]} == expected
+    words = [one["text"].split(", ") for one in found["themes"]]
+    assert ["early", "name"] in map(sorted, words), "two words of one sentence only are one theme"
 
 
 def test_whether_an_answer_followed_is_read_from_both_answers(run):

@@ -16,7 +16,7 @@ class AnnotateView {
     if (typing || !this.item) return false;
     if (event.key === "u" && this.before) return this.#open(this.before), true;
     const choice = { a: "A", b: "B", t: "tie" }[event.key.toLowerCase()];
-    if (!choice) return false;
+    if (!choice || Object.keys(this.item.dimensions).length) return false;
     this.#label(choice);
     return true;
   }
@@ -58,15 +58,28 @@ class AnnotateView {
     scrollTo(0, 0);
   }
 
-  #item({ context, texts, label }) {
-    const columns = texts.map((messages, k) => h("section", { ariaLabel: "AB"[k] }, h("h2", { className: "title" }, "AB"[k]), blinded(messages)));
-    const choices = ["A", "B", "tie"].map((value) => button(value === "tie" ? "Cannot tell (t)" : `${value} (${value.toLowerCase()})`, () => this.#label(value), { className: `button${label === value ? " primary" : ""}` }));
+  #item({ context, texts, dimensions, label }) {
+    const pair = texts.length === 2;
+    const columns = texts.map((messages, k) => h("section", { ariaLabel: pair ? "AB"[k] : "text" }, pair ? h("h2", { className: "title" }, "AB"[k]) : null, blinded(messages)));
+    const choices = pair
+      ? ["A", "B", "tie"].map((value) => button(value === "tie" ? "Cannot tell (t)" : `${value} (${value.toLowerCase()})`, () => this.#label(value), { className: `button${label === value ? " primary" : ""}` }))
+      : this.#ratings(dimensions, label);
     return [
       context.length ? h("details", { className: "seat-view" }, h("summary", {}, "What came before"), blinded(context)) : "",
-      h("p", { className: "note" }, "Which text was more likely written by a person?"),
-      h("div", { className: "sides" }, columns),
+      h("p", { className: "note" }, pair ? "Which text was more likely written by a person?" : "Rate the text on each dimension."),
+      h("div", { className: pair ? "sides" : "sides one" }, columns),
       h("div", { className: "choices" }, choices),
     ];
+  }
+
+  #ratings(dimensions, label) {
+    const fields = Object.entries(dimensions).map(([name, [low, high]]) => [name, h("input", { type: "number", min: low, max: high, step: "any", required: true, value: label?.[name] ?? "" }), low, high]);
+    const form = h("form", { className: "choices" }, fields.map(([name, field, low, high]) => h("label", {}, `${words(name)} (${shortNumber(low)} to ${shortNumber(high)}) `, field)), h("button", { className: "button primary" }, "Save"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#label(Object.fromEntries(fields.map(([name, field]) => [name, Number(field.value)])));
+    });
+    return form;
   }
 
   // How far everybody is, and how far they agree with each other and with the judge: computed when it is opened.

@@ -81,10 +81,10 @@ class FeedbackView {
     return dataTable(columns, rows, { caption: "By task" });
   }
 
-  // What the feedback says: repeated sentences, with the gains of their sessions.
+  // What the feedback says: repeated sentences, and words that go together, with the gains of their sessions.
   async #themes(both, state) {
     const { store } = this.run;
-    const { read, sentences } = await this.run.part("themes");
+    const { read, sentences, themes } = await this.run.part("themes");
     if (this.drawn !== state) return;
     const places = new Map(both.map((i) => [store.get("id", i), i]));
     const table = (caption, list) => {
@@ -97,7 +97,7 @@ class FeedbackView {
       const columns = ["", "sessions", "mean gain", "helped", "hurt"].map((title, k) => ({ title, text: !k }));
       return rows.length ? dataTable(columns, cells, { caption }) : part(caption, small("There is none."));
     };
-    const parts = h("div", { className: "parts said-often" }, table("Repeated sentences", sentences));
+    const parts = h("div", { className: "parts said-often" }, table("Repeated sentences", sentences), table("Words that go together", themes));
     this.said.replaceChildren(h("h2", {}, "What the feedback says"), small(`From the latest ${counted(read)} sessions with both rewards.`), parts);
   }
 

@@ -106,7 +106,8 @@ class SessionsView {
 
   // What the feedback says (feedback.js), once a link has asked for it.
   #theme() {
-    const ids = new Map((this.themes?.sentences ?? []).map((one) => [one.text, new Set(one.ids)]));
+    const { sentences, themes } = this.themes ?? { sentences: [], themes: [] };
+    const ids = new Map([...sentences, ...themes].map((one) => [one.text, new Set(one.ids)]));
     const choices = [["", "all"], ...[...ids.keys()].map((text) => [text, text.slice(0, 60)])];
     return ids.size ? [{ name: "theme", label: "Feedback says", choices, test: (i, text) => ids.get(text)?.has(this.run.store.get("id", i)) ?? false }] : [];
   }
