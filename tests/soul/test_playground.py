@@ -1,5 +1,6 @@
 """The playground against endpoints over HTTP: whoever plays, what is shown and kept is the driver's own session."""
 
+import io
 import json
 import time
 from contextlib import closing
@@ -8,6 +9,8 @@ import pytest
 
 from soul import examples
 from soul import playground as play
+from soul.cli.main import main
+from soul.errors import BadSettings
 from soul.examples.endpoint import answer
 from soul.judge.call.http import HttpConnection
 from soul.playground import CannotPlay, Playground, load_rows
@@ -191,3 +194,16 @@ def test_sessions_are_few_and_end_when_nobody_types(tmp_path, monkeypatch):
         ground.start("hitom", 0, "me")
         with pytest.raises(CannotPlay, match="has ended"):
             ground.state(ids[0])
+
+
+def test_the_command_plays_refines_and_keeps(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("<answer>A</answer>\ny\n<answer>D</answer>\x1b[2J\ny\nn\n"))
+    with FakeOpenAI(answer) as fake:
+        assert main(["play", "hitom", f"--judge={fake.url}", "judge.api_key_env=none", "--keep", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printed.index("Reward 0 ") < printed.index("Feedback: ") < printed.index("Reward 1 ")
+    (line,) = read_records(tmp_path / "records.jsonl")
+    assert line.record.refined.reward == 1.0 and not (tmp_path / "rows.jsonl").exists()
+    with pytest.raises(BadSettings, match=r"policy\.model"):
+        Playground.from_arguments({"hitom": None}, ["policy.base_url=http://127.0.0.1:1/v1"], tmp_path)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("soul.show", "summarise training runs and evaluations in the terminal, also while they run"),
     "export": ("soul.export", "write a run as ATIF trajectories, or send it as OpenTelemetry spans"),
     "view": ("soul.pages.__main__", "look at training runs and evaluations in a browser, also while they run"),
+    "play": ("soul.play", "play a row yourself, let a model play it, or talk to a simulator"),
     "serve": ("soul.drop_in.serve", "let a model play the user for other tools, at an OpenAI-compatible address"),
     "audit": ("soul.drop_in.audit", "find the faults of a simulated user in recorded conversations"),
     "likeness": ("soul.drop_in.likeness", "compare simulated users with people: words, behaviours, style"),

@@ -1,10 +1,9 @@
-"""A comparison as a table with its warnings and notes, for the terminal, in Markdown and for `soul figures`.
+"""A comparison as a table with its warnings and notes, for the terminal and in Markdown.
 
 Scores are headlines times 100, as on the model card. The headline comes first, then the sets by effect.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from soul.compare.comparison import Comparison, SetComparison, is_star
 from soul.metrics.intervals import Interval
@@ -12,26 +11,17 @@ from soul.table import NONE, Table, markdown_text
 
 MARK = " (!)"  # follows the name of a set whose scores are not comparable
 HEAD = ("difference [95 %]", "won / tied / lost", "p", "p (Holm)")
-_DATA = tuple(
-    "compared set metric rows baseline_mean mean difference low high "
-    "won tied lost p_value p_adjusted comparable baseline_seeds seeds".split()
-)
 
 
-def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, str]] = ()) -> Table:
-    """The table of all comparisons, one below the other.
-
-    Args:
-        sources: name, folder and hash of what they were computed from, for its files.
-    """
+def table(comparisons: Sequence[Comparison]) -> Table:
+    """The table of all comparisons, one below the other."""
     first = comparisons[0]
     labels = ("draft", "refined") if first.base is first.other else first.labels
     head = ("set", "rows", labels[0], labels[1] if len(comparisons) == 1 or labels[1] == "refined" else "score", *HEAD)
-    body, sections, data = [], [], [_DATA]
+    body, sections = [], []
     for one in comparisons:
         body += [_headline(one), *(_line(of_set, one.adjusted[of_set.name]) for of_set in one.by_effect)]
         sections += [f"{one.labels[1]}: headline", *[one.labels[1]] * len(one.sets)]
-        data += [_numbers(one, of_set) for of_set in one.by_effect]
     return Table(
         head,
         body,
@@ -39,10 +29,6 @@ def table(comparisons: Sequence[Comparison], sources: Sequence[tuple[str, Any, s
         [*(text for one in comparisons for text in notes(one, named=len(comparisons) > 1)), about(comparisons)],
         whole=frozenset({4, 5}),
         optional=(5, 6, 1, 2, 3, 7),
-        file="significance",
-        caption=f"Differences from {first.labels[0]}, with 95 % intervals over rows and adjusted p-values.",
-        data=data,
-        sources=sources,
     )
 
 
@@ -122,12 +108,3 @@ def _difference(difference: float | None, interval: Interval | None) -> str:
 
 def _p(p: float | None) -> str:
     return NONE if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001"
-
-
-def _numbers(comparison: Comparison, one: SetComparison) -> tuple[Any, ...]:
-    estimate = one.estimate
-    known = (estimate.mean, *(estimate.interval or ("", ""))) if estimate else ("", "", "")
-    ps = ("" if p is None else p for p in (one.p_value, comparison.adjusted[one.name]))
-    seeds = (" ".join(map(str, scores)) for scores in one.seeds)
-    start = (comparison.labels[1], one.name, one.metric.name, len(one.rows))
-    return (*start, *(one.means or ("", "")), *known, *one.tally, *ps, one.comparable, *seeds)

@@ -27,7 +27,7 @@ def write_outputs(run: EvaluationRun) -> Results:
         numbers["judge_tests"] = {"usage": usage_numbers(tests)}
     groups = breakdowns(run, results)
     for name, by_kind in groups.items():
-        numbers["sets"][name]["groups"] = {kind: [vars(one) for one in values] for kind, values in by_kind.items()}
+        numbers["sets"][name]["groups"] = by_kind
     write_whole(run.folder / "results.json", json.dumps(numbers, indent=1))
     scores = run_table.markdown(results, run_table.columns_of(run.suite))
     text = "\n\n".join([*run_table.judged_by(run, results), scores, *run_table.cautions(run, results)])

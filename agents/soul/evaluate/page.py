@@ -129,10 +129,7 @@ def overview(run: EvaluationRun, results: Results) -> dict[str, Any]:
         "titles": run_table.titles(results),
         "published": [{"model": column.model, "source": column.source} for column in published],
         "lines": [_line(line) for line in run_table.lines(results, published)],
-        "sets": {
-            name: _set(one, {kind: [vars(group) for group in of_kind] for kind, of_kind in groups[name].items()})
-            for name, one in ordered.items()
-        },
+        "sets": {name: _set(one, groups[name]) for name, one in ordered.items()},
         "names": _NAMES,
     }
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from soul.cli.arguments import output_folder
 from soul.cli.error_border import Parser, reports_errors
-from soul.compare import report
 from soul.compare.comparison import Comparison
 from soul.compare.evaluations import EvaluationSide, NothingToCompare, compare_evaluations
 from soul.compare.table import results_table
@@ -53,25 +52,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {name: [TrainingRun.load(name, folder) for folder in of_name] for name, of_name in folders.items()}
     evals = [EvaluationSide(name, list(map(EvaluationRun.load, of_name))) for name, of_name in evaluated.items()]
     index = Index()
-    tables = evaluation_tables(evals, index.missing) if evals else []
     given.out.mkdir(parents=True, exist_ok=True)
     if runs:
         draw_runs(runs, given.out, index)
-    for table in tables:
+    if evals:
+        table = evaluation_table(evals, index.missing)
         index.sections[table.caption] = table.write(given.out)
-        index.sources += [source for source in table.sources if source not in index.sources]
+        index.sources += table.sources
     print(index.write(given.out))
     for sentence in index.missing:
         print(f"not drawn: {sentence}")
 
 
-def evaluation_tables(evals: Sequence[EvaluationSide], missing: list[str]) -> list[Table]:
-    """The tables of results and paired differences.
-
-    Args:
-        evals: they are compared with "grpo", or with the first.
-        missing: a sentence joins it where no row can be paired.
-    """
+def evaluation_table(evals: Sequence[EvaluationSide], missing: list[str]) -> Table:
+    """Scores against "grpo" or the first; a sentence joins `missing` where no row can be paired."""
     base = next((each for each in evals if each.label == BASELINE), evals[0])
     compared: list[Comparison] = []
     for each in evals:
@@ -79,8 +73,7 @@ def evaluation_tables(evals: Sequence[EvaluationSide], missing: list[str]) -> li
             compared += [compare_evaluations(base, each)] if each is not base else []
         except NothingToCompare as error:
             missing.append(f"significance of {each.label}: {error}")
-    sources = [source for each in evals for source in each.sources]
-    return [results_table(evals, compared), *([report.table(compared, sources)] if compared else [])]
+    return results_table(evals, compared)
 
 
 def draw_runs(runs: Runs, out: Path, index: Index) -> None:

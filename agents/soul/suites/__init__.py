@@ -20,14 +20,12 @@ class Suite:
     Attributes:
         rows: number of rows of each set, drawn by the seed; None: all.
         columns: the published numbers to show beside the results.
-        source: where the protocol is described.
     """
 
     name: str
     sets: tuple[str, ...]
     rows: int | None
     columns: tuple[Column, ...]
-    source: str
 
 
 SUITES: Mapping[str, Suite] = {
@@ -35,15 +33,13 @@ SUITES: Mapping[str, Suite] = {
         "paper",
         soul_v1.PAPER,
         soul_v1.PAPER_ROWS,
-        soul_v1.PAPER_COLUMNS,
-        "paper, section 5: 100 sampled rows of each of the ten tasks",
+        soul_v1.PAPER_COLUMNS,  # section 5: 100 sampled rows of each of the ten tasks
     ),
     "soul_v1": Suite(
         "soul_v1",
         tuple(soul_v1.SETS),
         None,
-        soul_v1.COLUMNS,
-        "model card of Ditto-8B: 27 sets in 23 rows; it does not say how many rows of each",
+        soul_v1.COLUMNS,  # the model card of Ditto-8B does not say how many rows of each
     ),
 }
 ALIASES: Mapping[str, str] = {"all": "soul_v1", "card": "soul_v1"}

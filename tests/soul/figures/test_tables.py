@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from soul.compare.evaluations import EvaluationSide, compare_evaluations
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
 from soul.figures.__main__ import main
@@ -61,15 +60,6 @@ def test_scores_and_signs_are_those_of_evaluate_and_compare(tmp_path: Path) -> N
     (row,) = [row for row in rows if (row["set"], row["name"]) == ("hitom", "ditto")]
     assert (row["samples"], row["seeds"], row["mark"], row["differs"]) == (str(2 * ROWS), "2", "best", "†")
     assert line(markdown, "| macro average, 2 sets ")[2].startswith("**")
-    # One seed: the paired difference is that of `soul compare`.
-    assert main(["--evals", f"grpo={grpo.folder}", f"ditto={seeds[0].folder}", "--out", str(tmp_path / "one")]) == 0
-    sides = EvaluationSide("grpo", [grpo]), EvaluationSide("ditto", [seeds[0]])
-    compared = compare_evaluations(*sides).sets["paratomi"]
-    with (tmp_path / "one" / "significance.csv").open(newline="") as file:
-        (written,) = [row for row in csv.DictReader(file) if row["set"] == "paratomi"]
-    assert compared.estimate is not None and compared.estimate.interval is not None
-    expected = [compared.estimate.mean, *compared.estimate.interval, compared.p_value]
-    assert [float(written[key]) for key in ("difference", "low", "high", "p_value")] == expected
 
 
 def test_scores_of_another_judge_are_not_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every view, at two widths, in light and dark: accessible, not wider than the screen, and asking for nothing else.
+"""Every view, wide and light, narrow and dark: accessible, not wider than the screen, and asking for nothing else.
 
 Promise under test: axe has no finding; a keyboard alone is enough; paper has all texts.
 """
@@ -17,44 +17,44 @@ TRAINING = {
     **{name: name for name in ("learning", "feedback", "judge", "costs")},
     "one turn": "session/2.hitom-1_3",
     "scene": "session/2.sotopia-1_3?set=sotopia&by=group",
-    "two seats": "session/2.userllm-1_3",
     "hostile": f"session/{STEPS}.hitom-9_0",
     "group": "group/2.sotopia-1_3",
     "row": "row/2.hitom-1_3",
 }
 EVALUATION = {
     "results": "results?open=hitom&open=sotopia",
-    "sample": "session/hitom.2.0?set=hitom",
     "hostile sample": "session/hitom.260.0",
 }
 OTHERS = {
     "home": "",
     "comparison": "compare/{first},{second}",
     "rows": "compare/{first},{second}/rows/0/sotopia",
-    **{view: view for view in ("play", "annotate", "annotate/Ann")},
+    **{view: view for view in ("play", "annotate/Ann")},
 }
 RUNS = {None: OTHERS, "first": TRAINING, "base": EVALUATION}
 VIEWS = {name: (view, run) for run, views in RUNS.items() for name, view in views.items()}
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (1440, "light"),
-        *(pytest.param(*shown, marks=pytest.mark.e2e) for shown in ((390, "light"), (1440, "dark"), (390, "dark"))),
-    ],
-)
+# All rules on a wide, light page; on a narrow, dark one those that depend on width and colours.
+DEFAULT = {"resultTypes": ["violations"]}
+FEW = {**DEFAULT, "runOnly": ["color-contrast", "target-size", "scrollable-region-focusable"]}
+SHOWN = [(1440, "light", DEFAULT), (390, "dark", FEW)]
+
+
 @pytest.mark.parametrize(("view", "run"), VIEWS.values(), ids=VIEWS)
-def test_axe_has_no_finding_and_the_page_fits(opened, view, run, width, scheme):
-    page = opened(view, run, width=width, color_scheme=scheme)
-    settled(page)
-    if "session/" in view:
-        page.locator(f"{PANE} .score").wait_for()
-    page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert not page.locator("#problem").is_visible()
-    found = axe.Axe().run(page).response["violations"]
-    assert not [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in found]
+def test_axe_has_no_finding_and_the_page_fits(opened, view, run):
+    page = opened(view, run)
+    for width, scheme, rules in SHOWN:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        settled(page)
+        if "session/" in view:
+            page.locator(f"{PANE} .score").wait_for()
+        page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert not page.locator("#problem").is_visible()
+        found = axe.Axe().run(page, options=rules).response["violations"]
+        assert not [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in found]
     assert page.locator("img").count() == 0 and page.locator("script:not([type])").count() == 0
 
 
@@ -114,25 +114,12 @@ def test_a_keyboard_alone_is_enough(opened):
     page.locator(f"{NOW}[aria-label='All runs']").wait_for()
 
 
-@pytest.mark.parametrize(
-    ("view", "texts"),
-    [
-        (
-            TRAINING["one turn"],
-            ["The gloves were moved", "You forget who was in the room", "nobody told her"],
-        ),
-        (
-            TRAINING["scene"],
-            ["you must lend me the car", "would you please lend me", "Maybe. When are you back?", "Ask politely."],
-        ),
-        (TRAINING["two seats"], ["Alice asks at once.", "Bob asks kindly.", "Alice says goodbye."]),
-    ],
-)
-def test_paper_has_all_texts_of_the_open_session_with_labels(opened, view, texts):
-    page = opened(view, width=1000)
+def test_paper_has_all_texts_of_the_open_session_with_labels(opened):
+    page = opened(TRAINING["scene"], width=1000)
     page.locator(f"{PANE} .score").wait_for()
     page.emulate_media(media="print")
     shown = page.inner_text(PANE).lower()
+    texts = ["you must lend me the car", "would you please lend me", "Maybe. When are you back?", "Ask politely."]
     for text in [*texts, "draft", "refined", "feedback", "Cost and time"]:
         assert text.lower() in shown, text
     for hidden in ("nav", f"{NOW} .filters", f"{NOW} .list", f"{PANE} .bar button"):

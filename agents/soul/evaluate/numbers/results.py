@@ -20,7 +20,10 @@ from soul.record import SessionRecord
 from soul.suites import soul_v1
 from soul.task_types import Metric
 
-Breakdowns = Mapping[str, Mapping[str, Sequence["Group"]]]  # set -> kind -> its groups
+# A group of rows: its value, and these numbers as in `SetResult`.
+Group = Mapping[str, Any]
+_OF_GROUP = ("rows", "samples", "mean", "interval", "invalid", "bounds")
+Breakdowns = Mapping[str, Mapping[str, Sequence[Group]]]  # set -> kind -> its groups
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
@@ -157,24 +160,6 @@ def _set_result(name: str, task: str | None, samples: Sequence[SessionRecord]) -
     return set_result(name, task, samples)
 
 
-@dataclass(frozen=True)
-class Group:
-    """The numbers of the rows that share one value of a kind.
-
-    Attributes:
-        samples: all finished samples; `invalid` of them have no verdict.
-        mean, interval, bounds: as in `SetResult`.
-    """
-
-    value: str
-    rows: int
-    samples: int
-    mean: float | None
-    interval: Interval | None
-    invalid: int
-    bounds: Interval | None
-
-
 def breakdown(samples: Iterable[SessionRecord], headline: Metric) -> dict[str, list[Group]]:
     """The groups of one set.
 
@@ -220,4 +205,4 @@ def _group(
     # The name is the bootstrap's seed, so that groups are resampled independently.
     name, joint = f"{sample.set}: {kind} {value}", set_scores(tasks.load(sample.task), rows)
     result = SetResult(name, sample.task, headline, tuple(map(RowResult.from_samples, rows)), joint)
-    return Group(value, result.rows, result.samples, result.mean, result.interval, result.invalid, result.bounds)
+    return {"value": value, **{number: getattr(result, number) for number in _OF_GROUP}}
