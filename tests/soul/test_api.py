@@ -3,8 +3,6 @@
 import asyncio
 import json
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -104,9 +102,3 @@ def test_the_notebook_of_the_page_runs_from_top_to_bottom(tmp_path) -> None:
     NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
     assert "hitom" in shown and "lifechoices" in shown and list(tmp_path.glob("outputs/*/report.html"))
-
-
-def test_it_needs_no_torch() -> None:
-    code = "import sys; import soul.api; print([m for m in ('torch', 'ray', 'verl', 'vllm') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "[]", done.stderr

@@ -94,24 +94,10 @@ GLM4 = (
     "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
-OLMO2 = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>\n{{ m.content }}"
-    "{{ eos_token }}{% if not loop.last %}\n{% endif %}{% else %}<|{{ m.role }}|>\n{{ m.content }}\n{% endif %}"
-    "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-)
 R1_DISTILL = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% elif m.role == 'user' %}"
     "<|User|>{{ m.content }}{% else %}<|Assistant|>{{ m.content.split('</think>')[-1] }}<|end_of_sentence|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|Assistant|><think>\n{% endif %}"
-)
-GRANITE = (
-    "{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>{{ m.content }}<|end_of_text|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}"
-)
-COMMAND = (
-    "{{ bos_token }}{% for m in messages %}<|START_OF_TURN_TOKEN|>{{ {'user': '<|USER_TOKEN|>', 'system': "
-    "'<|SYSTEM_TOKEN|>', 'assistant': '<|CHATBOT_TOKEN|>'}[m.role] }}{{ m.content|trim }}<|END_OF_TURN_TOKEN|>"
-    "{% endfor %}{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
 )
 NEEDS_USER = (
     "{% if not messages|selectattr('role', 'equalto', 'user')|list %}{{ raise_exception('No user query') }}{% endif %}"
@@ -147,23 +133,11 @@ FAMILIES = {
     "Phi 4": Family(PHI4, ("<|im_end|>",), special=("<|im_sep|>",)),
     "GLM 4": Family(GLM4, ("<|endoftext|>", "<|user|>"), ("closes no turn",), special=ROLE_WORDS),
     "GLM 4 without its end tokens": Family(GLM4, ("<|endoftext|>",), refused="never closes", special=ROLE_WORDS),
-    "OLMo 2": Family(OLMO2, ("<|im_end|>",), special=ROLE_WORDS),
     "R1 distillations": Family(
         R1_DISTILL,
         ("<|end_of_sentence|>",),
         (OWN_TURNS,),
         special=("<|User|>", "<|Assistant|>", "<|end_of_sentence|>"),
-    ),
-    "Granite": Family(
-        GRANITE, ("<|end_of_text|>",), special=("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>")
-    ),
-    "Command R": Family(
-        COMMAND,
-        ("<|END_OF_TURN_TOKEN|>",),
-        special=(
-            *("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>"),
-            *("<|SYSTEM_TOKEN|>", "<|CHATBOT_TOKEN|>"),
-        ),
     ),
     "a template that shows nothing": Family(HIDES, ("<|im_end|>",), refused="is missing"),
     "a template without a generation prompt": Family(NO_PROMPT, ("<|im_end|>",), refused="no generation prompt"),

@@ -5,8 +5,6 @@ wins and p-values are those of their definitions, computed here anew; scores of 
 no average; an average over sets is never pooled.
 """
 
-import itertools
-import math
 from io import StringIO
 
 import numpy as np
@@ -64,19 +62,6 @@ def test_the_numbers_are_those_of_their_definitions(tmp_path_factory, rewards):
     wins, losses = sum(b > a for a, b in rewards), sum(b < a for a, b in rewards)
     assert found.tally == (wins, len(rewards) - wins - losses, losses)
     assert found.estimate.interval is None or len(rewards) >= 5
-
-
-@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (0, 4), (3, 3), (6, 1)])
-def test_the_sign_test_is_an_enumeration_of_coin_flips(tmp_path, wins, losses):
-    if wins + losses == 0:
-        assert two(tmp_path, by_rule([1.0]), by_rule([1.0])).sets[TOM].p_value is None
-        return
-    base, other = [0.0] * wins + [1.0] * losses, [1.0] * wins + [0.0] * losses
-    found = two(tmp_path, by_rule([*base, 0.5]), by_rule([*other, 0.5])).sets[TOM]
-    flips = list(itertools.product((0, 1), repeat=wins + losses))
-    chance = [math.comb(wins + losses, sum(flip)) for flip in flips]
-    as_uneven = sum(c <= math.comb(wins + losses, wins) for c in chance) / len(flips)
-    assert found.p_value == pytest.approx(as_uneven, abs=1e-12)
 
 
 def test_several_samples_of_a_row_are_its_mean_and_n_may_differ(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 import scipy.stats
 
 from ditto.run.run_folder import RunFolder
-from soul.judge.call.usage import Usage
 from soul.pages.export import indexed
 from tests.soul.figures.made_up_runs import session
 
@@ -47,13 +46,3 @@ def test_the_band_of_all_tasks_is_that_of_strata(tmp_path):
     degrees = int(sum(variances) ** 2 / sum(v**2 / 5 for v in variances))
     half = scipy.stats.t.ppf(0.975, degrees) * sum(variances) ** 0.5 / 2
     assert curve["high"][0] - curve["mean"][0] == pytest.approx(half)
-
-
-def test_calls_without_a_price_keep_their_requests_hits_and_waiting(tmp_path):
-    use = Usage(calls=5, requests=3, cache_hits=2, unpriced=3, queued_s=1.5, seconds=6.0)
-    sessions = groups("hitom", [[(1.0, 1.0)] * 2])
-    for one in sessions:
-        one.usage["judge"] = use
-    (calls,) = overview(run_of(tmp_path, 1, sessions))["calls"]
-    expected = {"calls": 10, "requests": 6, "cache_hits": 4, "unpriced": 6, "queued_s": 3.0, "cost_usd": 0.0}
-    assert {name: calls[name] for name in expected} == expected

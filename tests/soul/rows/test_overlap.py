@@ -63,7 +63,6 @@ TWIN = {"anchor_post": "Rain again.", "answer_choices": ["Yes.", "No."], "answer
 # what ties the two rows -> task, row, other row
 TIED: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "hitom, another question": ("hitom", HITOM, {**HITOM, "question": "Where was the tomato?"}),
-    "hitom, white space": ("hitom", HITOM, {**HITOM, "story": str(HITOM["story"]).replace("\n", "  \n")}),
     "fantom, a longer excerpt": (
         "fantom",
         {**ASKED, "context": f"Ann: Hi.\n{LINE}"},
@@ -75,7 +74,6 @@ TIED: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         {**ASKED, "context": OTHER, "set_id": "12-3-0"},
     ),
     "fantom, a question about a belief": ("fantom", {**FANTOM, "context": LINE}, {**FANTOM, "context": OTHER}),
-    "fantom, short lines only": ("fantom", FANTOM, {**FANTOM, "question": "What does Bob believe?"}),
     "paratomi, a paraphrase": ("paratomi", PARATOMI, {**PARATOMI, "story": PARAPHRASE}),
     "coser, other scenes of a plot": ("coser", coser(tag="id"), coser(tag="id", scenario="The garden.")),
     "coser, a book out of distribution": (
@@ -93,7 +91,6 @@ TIED: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         example("sotopia", env_id="01H", codename="a", scenario="At home."),
         example("sotopia", env_id="01H", codename="b", scenario="At sea."),
     ),
-    "sotopia, scenario": ("sotopia", example("sotopia", env_id="1"), example("sotopia", env_id="2")),
     "mistakes, another misconception": (
         "mistakes",
         example("mistakes"),
@@ -105,23 +102,12 @@ TIED: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         answered("Honey?", "no", group="topic-12"),
         answered("Wax?", "yes", group="topic-12", dataset="qulac"),
     ),
-    "mirrorbench, source": (
-        "mirrorbench",
-        mirror("Go", conversation_id="05::koala"),
-        mirror("Come", conversation_id="05::llama"),
-    ),
     "userllm, question": ("userllm", csqa(), csqa(conversation_history="User: Where?\nAssistant: Sea?")),
     "userllm, conversation": ("userllm", prism(group="prism-c1"), prism(group="prism-c1", intent="Pack a bag")),
-    "userllm, user": ("userllm", prism(group="prism-c1", user_id="u1"), prism(group="prism-c2", user_id="u1")),
     "twinvoice, user": (
         "twinvoice",
         {**TWIN, "dimension": "1", "group": "did:plc:1"},
         {**TWIN, "dimension": "1", "group": "did:plc:1", "anchor_post": "Sun."},
-    ),
-    "twinvoice, novel": (
-        "twinvoice",
-        {**TWIN, "dimension": "3", "group": "Emma: A Novel:Knightley"},
-        {**TWIN, "dimension": "3", "group": "Emma: A Novel:Harriet"},
     ),
 }
 
@@ -138,11 +124,6 @@ APART: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         {**ASKED, "context": f"Ann: Absolutely!\n{LINE}"},
         {**ASKED, "context": f"Ann: Absolutely!\n{OTHER}"},
     ),
-    "paratomi, another object": (
-        "paratomi",
-        PARATOMI,
-        {**PARATOMI, "question": "Where will Isla look for the boots?"},
-    ),
     "paratomi, another person": (
         "paratomi",
         PARATOMI,
@@ -153,22 +134,11 @@ APART: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         coser(plot_summary="A picnic.", scenario="The hill."),
         coser(tag="id"),
     ),
-    "paratomi, other events among the same people and places": (
-        "paratomi",
-        PARATOMI,
-        {**PARATOMI, "story": ["The gloves are in the treasure_chest", "Isla left the garden", "The crate is empty"]},
-    ),
     "mirrorbench, a short reply": ("mirrorbench", answered("Honey?", "no"), answered("Wax?", "no")),
-    "userllm, another conversation": ("userllm", prism(group="prism-c1"), prism(group="prism-c2")),
     "twinvoice, users of one network": (
         "twinvoice",
         {**TWIN, "dimension": "1", "group": "did:plc:1"},
         {**TWIN, "dimension": "1", "group": "did:plc:2"},
-    ),
-    "twinvoice, novels": (
-        "twinvoice",
-        {**TWIN, "dimension": "3", "group": "Emma: One:A"},
-        {**TWIN, "dimension": "3", "group": "Emma: Two:A"},
     ),
 }
 

@@ -77,16 +77,6 @@ def _valid(run):
     return [sample for sample in run.samples if sample.draft.valid]
 
 
-def test_what_stopped_a_run_does_not_stop_its_rescoring(played, tmp_path):
-    """The journal of a stopped run holds samples that a refused key, an outage or a spent budget failed."""
-    break_one(played / "samples.jsonl", "auth")
-    with FakeOpenAI(answer) as fake:
-        assert evaluate(fake, tmp_path, "--rescore", str(played), "judge.model=strict") == 0
-    (folder,) = tmp_path.glob("*-rescored-*")
-    causes = [sample.draft.cause for sample in EvaluationRun.load(folder).samples]
-    assert sorted(causes, key=str) == [None, None, None, None, "auth"]
-
-
 def test_a_dialogue_is_judged_again_with_all_that_was_said_and_done(tmp_path):
     """An episode of Sotopia holds acts beside what the seats saw: both come from the journal."""
     write(["sotopia"], 3, tmp_path / "scenes.parquet")
