@@ -22,7 +22,7 @@ from soul.policy import Players
 from soul.record import AttemptRecord, Failure
 from soul.rows.task_files import TaskRow, parse_row
 from soul.session import Attempt, RefineSettings, Session, add_feedback, score
-from soul.suites import ALIASES, SUITES, suite
+from soul.suites import SUITES, suite
 
 CUT_SHORT = Failure(
     "play",
@@ -51,7 +51,7 @@ def draw_rows(
     Raises:
         BadSettings: a setting or a set is unknown, or a set has no file.
     """
-    chosen = suite(names) if names in SUITES or names in ALIASES else None
+    chosen = suite(names) if names in SUITES else None
     options = RunOptions(
         () if chosen else tuple(name for name in names.split(",") if name),
         suite=chosen,

@@ -123,7 +123,7 @@ def _take_missing(
         write_choice(folder, plan.settings, wanted)
         by_set = {name: {number: row.to_json() for number, row in of_set.items()} for name, of_set in rows.items()}
         write_whole(folder / ROWS, json.dumps(by_set))
-        run_missing(plan.settings, wanted, journal, folder, retry_failed, plan.served)
+        run_missing(plan.settings, wanted, journal, retry_failed, plan.served)
         return [journal.samples[item.key] for item in wanted if item.key in journal.samples]
 
 

@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{run}", "{run_of_other_rows}"], "hitom"),
     ],
     "soul.figures.__main__": [
-        (FIGURES, "name training runs (--runs NAME=DIR), evaluations (--evals NAME=DIR)"),
+        (FIGURES, "name training runs (--runs NAME=DIR) or evaluations (--evals NAME=DIR)"),
         ([*FIGURES, "--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
         ([*FIGURES, "--evals", "a={empty_folder}"], "has no settings.json"),
     ],

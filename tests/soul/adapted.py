@@ -43,7 +43,7 @@ def played_by_our_engine(fake, name, data, folder):
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets=sets)
     journal = Journal(folder)
     try:
-        asyncio.run(engine.evaluate(settings, sample_requests(settings), journal, folder, lambda sample: None))
+        asyncio.run(engine.evaluate(settings, sample_requests(settings), journal, lambda sample: None))
     finally:
         journal.close()
     return sorted(journal.samples.values(), key=lambda sample: sample.number)

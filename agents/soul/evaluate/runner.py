@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from rich.text import Text
 
 from soul import tasks
-from soul.errors import BadSettings, OutOfSpace, SoulError, UnknownTask
+from soul.errors import INFRASTRUCTURE, BadSettings, OutOfSpace, SoulError, UnknownTask
 from soul.evaluate.numbers.results import Results
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run import engine, preflight, rescore
 from soul.evaluate.run.failures import Failures
-from soul.evaluate.run.journal import Journal, Key, is_done, read_samples
+from soul.evaluate.run.journal import Journal, Key, read_samples
 from soul.evaluate.run.judge_check import JudgeChecks, check_judges, tested
 from soul.evaluate.run.options import RunOptions, Sections
 from soul.evaluate.run.plan import plan, show
@@ -171,14 +171,14 @@ def run(
                 asked = preflight.judges_asked(settings, todo)
                 check_judges(settings.gateway, asked, folder, journal.paid_usd, console)
             try:
-                run_missing(settings, wanted, journal, folder, options.retry_failed, served, source)
+                run_missing(settings, wanted, journal, options.retry_failed, served, source)
             except OutOfSpace:
                 raise  # the results would not fit either
             except Exception:
                 if journal.samples:
-                    results_of(folder, journal)  # the results of the finished samples
+                    results_of(journal)  # the results of the finished samples
                 raise
-            results, failures = results_of(folder, journal)
+            results, failures = results_of(journal)
     failures.require_verdict()
     return results
 
@@ -229,16 +229,29 @@ def dry_run(
 def missing_samples(
     wanted: Sequence[SampleRequest], there: Mapping[Key, SessionRecord], retry_failed: bool
 ) -> list[SampleRequest]:
-    """The samples that are missing, and the failed ones that run again (`is_done`)."""
-    return [request for request in wanted if not is_done(there, request.key, request.stamp, retry_failed)]
+    """The samples that are missing or out of date, and the failed ones that run again.
+
+    Args:
+        there: the finished samples.
+        retry_failed: run every failed sample again, not only those that failed for a cause in `INFRASTRUCTURE`:
+            time-outs, server errors, spent budgets and the like are no fault of an answer.
+    """
+
+    def is_done(request: SampleRequest) -> bool:
+        sample = there.get(request.key)
+        if sample is None or sample.stamp != request.stamp:
+            return False
+        return sample.draft.valid or not (retry_failed or sample.draft.cause in INFRASTRUCTURE)
+
+    return [request for request in wanted if not is_done(request)]
 
 
-def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
+def results_of(journal: Journal) -> tuple[Results, Failures]:
     """Write and print the results of the finished samples.
 
     Above the table stand its judges and, if every sample failed, the cause; below it warnings and failures.
     """
-    run = EvaluationRun.load(folder, journal.samples)
+    run = EvaluationRun.load(journal.folder, journal.samples)
     results, failures = write_outputs(run), Failures()
     failures.add(run.samples)
     if cause := failures.cause():
@@ -248,7 +261,7 @@ def results_of(folder: Path, journal: Journal) -> tuple[Results, Failures]:
     for warning in cautions(run, results):
         console.print(warning, markup=False, highlight=False)
     show_failures(failures)
-    console.print(f"Report: {folder / REPORT}", soft_wrap=True)
+    console.print(f"Report: {run.folder / REPORT}", soft_wrap=True)
     return results, failures
 
 
@@ -262,7 +275,6 @@ def run_missing(
     settings: EvaluationSettings,
     wanted: Sequence[SampleRequest],
     journal: Journal,
-    folder: Path,
     retry_failed: bool,
     served: AbstractContextManager[Served] | None = None,
     source: EvaluationRun | None = None,
@@ -271,14 +283,13 @@ def run_missing(
     todo = missing_samples(wanted, journal.samples, retry_failed)
     keys = {request.key for request in wanted} - {request.key for request in todo}
     known = [journal.samples[key] for key in keys]
-    console.print(
-        f"{settings.policy.model}: {len(known):,} samples are finished, {len(todo):,} to run; {folder}", soft_wrap=True
-    )
+    counts = f"{len(known):,} samples are finished, {len(todo):,} to run"
+    console.print(f"{settings.policy.model}: {counts}; {journal.folder}", soft_wrap=True)
     if not todo:
         return
-    counts = Counter(request.set for request in wanted)
+    of_sets = Counter(request.set for request in wanted)
     calls = {request.set: engine.expected_calls(request) for request in wanted}
     with served or nullcontext() as model:
         chosen, escape = (model.prepare(todo), model.escape) if model else (todo, None)
-        with Progress(console, counts, calls, known, JudgeChecks.read(folder).usage.cost_usd) as progress:
-            asyncio.run(engine.evaluate(settings, chosen, journal, folder, progress.add, source, escape))
+        with Progress(console, of_sets, calls, known, JudgeChecks.read(journal.folder).usage.cost_usd) as progress:
+            asyncio.run(engine.evaluate(settings, chosen, journal, progress.add, source, escape))

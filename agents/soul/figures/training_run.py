@@ -105,16 +105,13 @@ def by_name(option: str, given: Sequence[Named]) -> dict[str, tuple[Path, ...]]:
     """Name -> its folders.
 
     Raises:
-        BadSettings: a name or a folder is given twice, or two names would share their files.
+        BadSettings: a name or a folder is given twice.
     """
     chosen: dict[str, tuple[Path, ...]] = {}
     places: dict[Path, str] = {}
     for name, folders in given:
-        if same := next((other for other in chosen if file_name(other) == file_name(name)), None):
-            raise BadSettings(
-                f"{option}: the files of {same!r} and {name!r} would have the same names. Rename one, or give seeds to "
-                f"one name: {name}=DIR,DIR."
-            )
+        if name in chosen:
+            raise BadSettings(f"{option}: {name!r} is given twice. Give seeds to one name: {name}=DIR,DIR.")
         chosen[name] = folders
         for folder in folders:
             if other := places.get(folder.resolve()):

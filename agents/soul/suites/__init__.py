@@ -42,15 +42,13 @@ SUITES: Mapping[str, Suite] = {
         soul_v1.COLUMNS,  # the model card of Ditto-8B does not say how many rows of each
     ),
 }
-ALIASES: Mapping[str, str] = {"all": "soul_v1", "card": "soul_v1"}
 
 
 def suite(name: str) -> Suite:
-    """The suite with this name or alias. Raises BadSettings: no suite has it."""
-    named = SUITES.get(ALIASES.get(name, name))
+    """The suite with this name. Raises BadSettings: no suite has it."""
+    named = SUITES.get(name)
     if named is None:
         raise BadSettings(
-            f"There is no suite {name!r}. Choose from {', '.join([*SUITES, *ALIASES])}, or name sets: "
-            f"{','.join(soul_v1.PAPER[:2])}."
+            f"There is no suite {name!r}. Choose from {', '.join(SUITES)}, or name sets: {','.join(soul_v1.PAPER[:2])}."
         )
     return named

@@ -16,14 +16,12 @@ from rich.console import Console
 from transformers import AutoTokenizer
 
 from ditto.rollout.agent_loop import SoulAgentLoop
-from soul import examples, tasks
 from soul.evaluate import local
 from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
 from soul.examples.__main__ import write
 from soul.rows.task_files import parse_row
-from soul.testing.server import refused_url
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -136,17 +134,6 @@ def test_it_is_waited_for_and_ended_with_all_it_started(bin, tmp_path):
         (start,) = starts(bin)
         assert len(alive(start)) == 2 and start["keys"] == []  # no key of ours reaches it
     until(lambda: not alive(start))
-
-
-def test_a_proxy_of_the_site_is_not_asked_for_our_server(bin, tmp_path, monkeypatch):
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", refused_url().removesuffix("/v1"))
-    checkpoint, port = Checkpoint.find(str(model(tmp_path / "model"))), free_port()
-    task = tasks.load("hitom")
-    row = examples.load("hitom").row(0)
-    with serving(checkpoint, ServerSettings(), port, tmp_path / "log", Console()):
-        assert local._tokens(f"http://127.0.0.1:{port}/v1", checkpoint.name, task, row) > 0
 
 
 def test_a_server_that_ends_while_loading_is_quoted(bin, tmp_path, monkeypatch):

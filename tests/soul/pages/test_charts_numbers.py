@@ -98,17 +98,6 @@ def test_repeated_sentences_have_their_sessions(run):
     assert ["early", "name"] in map(sorted, words), "two words of one sentence only are one theme"
 
 
-def test_whether_an_answer_followed_is_read_from_both_answers(run):
-    sessions, training = run
-    columns = training.columns(0, None)["columns"]
-    found = Counter(columns["followed"])
-    pairs = [(one.draft.given, one.refined.given if one.refined else None) for one in sessions]
-    read = [(a, b) for a, b in pairs if a is not None and b is not None]
-    assert found[0] == sum(a == b for a, b in read) and found[None] == len(sessions) - len(read)
-    assert found[2] == sum(a != b and b in ("A. box", "C. hall") for a, b in read) > 0
-    assert found[1] == sum(a != b and b == "B. lamp" for a, b in read) > 0
-
-
 def test_lengths_are_compared_within_prompts(run):
     sessions, training = run
     for task in ("hitom", "sotopia"):

@@ -103,19 +103,6 @@ def test_a_file_that_was_changed_in_place_is_read_again(run, keep_time):
     assert known.count(91) == 1 and len(known) == 48
 
 
-def test_every_session_is_read_by_its_offset(run):
-    index = opened(run)
-    known = columns(index)["columns"]
-    for place, number in enumerate(known["id"]):
-        (where,) = index.read(lambda connection, number=number: places_of(connection, "s.id = ?", number))
-        record = json.loads(read_line(run / "traces", where))
-        assert record["session"] == known["session"][place]
-        assert round(record["draft"]["reward"], DIGITS) == known["draft"][place]
-    RunFolder(run).write_traces("step", where.file == "" or 3, [session("sotopia", 3, 1, 0, (0.5, None))])
-    with pytest.raises(NoSession, match="written again"):
-        read_line(run / "traces", where)
-
-
 def test_packed_files_are_read_like_plain_ones_and_up_to_a_tear(run):
     before = rows(opened(run))
     for path in sorted((run / "traces").glob("step_*.jsonl")):

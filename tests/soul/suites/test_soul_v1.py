@@ -8,7 +8,7 @@ import pytest
 from soul import tasks
 from soul.errors import BadSettings
 from soul.evaluate.run.settings import find_sets
-from soul.suites import ALIASES, SUITES, soul_v1, suite
+from soul.suites import SUITES, soul_v1, suite
 
 
 def test_the_sets_of_version_1_never_change():
@@ -29,7 +29,6 @@ def test_a_registered_task_is_in_no_suite(monkeypatch, tmp_path):
     assert list(find_sets(["mine"], tmp_path).found) == ["mine"]  # by its name alone
 
 
-def test_other_names_of_a_suite():
-    assert {suite(name).name for name in ALIASES} == {"soul_v1"}
-    with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, all, card, or name sets: fantom,hitom"):
+def test_an_unknown_suite_is_refused():
+    with pytest.raises(BadSettings, match="no suite 'papers'.*paper, soul_v1, or name sets: fantom,hitom"):
         suite("papers")

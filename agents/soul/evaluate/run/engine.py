@@ -9,7 +9,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from soul.errors import SYSTEMIC, Cause, RunFailed
 from soul.evaluate.run.journal import Journal
@@ -59,7 +58,6 @@ async def evaluate(
     settings: EvaluationSettings,
     todo: Sequence[SampleRequest],
     journal: Journal,
-    folder: Path,
     on_sample: Callable[[SessionRecord], None],
     source: EvaluationRun | None = None,
     escape: Escape | None = None,
@@ -103,10 +101,10 @@ async def evaluate(
                 return
 
     # The budget covers the whole run, not each start.
-    spent_usd = journal.paid_usd + JudgeChecks.read(folder).usage.cost_usd
+    spent_usd = journal.paid_usd + JudgeChecks.read(journal.folder).usage.cost_usd
     try:
         async with (
-            Gateway.connect(settings.gateway, folder / "judge_cache", spent_usd) as gateway,
+            Gateway.connect(settings.gateway, journal.folder / "judge_cache", spent_usd) as gateway,
             asyncio.TaskGroup() as group,
         ):
             for _ in range(SESSIONS_PER_SLOT * asked.concurrency):

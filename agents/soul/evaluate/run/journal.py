@@ -6,11 +6,9 @@ one is its result, but all of them were paid for.
 
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from soul.errors import INFRASTRUCTURE
 from soul.files.disk_writes import is_full, out_of_space
 from soul.record import SessionRecord, read_records
 
@@ -30,7 +28,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / FILE
+        self.folder, self.path = folder, folder / FILE
         self._file = self.path.open("ab", buffering=0)  # a buffer would write a failed line again when closed
         self.samples, self._length, self.paid_usd = _read(self.path)
         if partial := self._file.tell() - self._length:
@@ -47,7 +45,7 @@ class Journal:
         except OSError as error:
             os.ftruncate(self._file.fileno(), self._length)
             if is_full(error):
-                raise out_of_space(self.path.parent) from error
+                raise out_of_space(self.folder) from error
             raise
         self._length += len(line)
         self.samples[sample.key] = sample
@@ -56,19 +54,6 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def is_done(samples: Mapping[Key, SessionRecord], key: Key, stamp: str, retry_failed: bool) -> bool:
-    """Check whether these samples hold one with this key and stamp that need not run again.
-
-    Args:
-        retry_failed: run every failed sample again, not only those that failed for a cause in `INFRASTRUCTURE`.
-    """
-    sample = samples.get(key)
-    if sample is None or sample.stamp != stamp:
-        return False
-    # Time-outs, server errors, spent budgets and the like are no fault of an answer: such samples always run again.
-    return sample.draft.valid or not (retry_failed or sample.draft.cause in INFRASTRUCTURE)
 
 
 def read_samples(folder: Path) -> dict[Key, SessionRecord]:

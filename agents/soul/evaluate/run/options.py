@@ -13,7 +13,7 @@ from soul.cli.arguments import is_setting, one_of, output_folder, positive_float
 from soul.cli.error_border import Parser
 from soul.errors import BadSettings
 from soul.judge.roles import sections_of
-from soul.suites import ALIASES, SUITES, Suite, suite
+from soul.suites import SUITES, Suite, suite
 
 Sections = Mapping[str, Mapping[str, Any]]
 
@@ -80,7 +80,7 @@ def parser(program: str, description: str | None) -> Parser:
     add("--data", type=Path, default=Path(environment.get("DATA_DIR", "data")), help="DATA_DIR")
     add("--out", type=output_folder, default=environment.get("OUTPUT_DIR") or "outputs", help="OUTPUT_DIR")
     add("--name", default=environment.get("EXPERIMENT_NAME"), help="the run's name; default: the model's")
-    add("--suite", metavar=" | ".join([*SUITES, *ALIASES]), help="the sets and rows of a suite")
+    add("--suite", metavar=" | ".join(SUITES), help="the sets and rows of a suite")
     add("--limit", type=positive_int, help="rows of each set, drawn by the seed (the paper: 100)")
     add("--n", type=positive_int, default=1, help="samples of each row")
     add("--seed", type=int, default=0, help="decides which rows are drawn")

@@ -179,5 +179,5 @@ def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator
     except KeyboardInterrupt:
         kept = len({request.key for request in wanted} & journal.samples.keys())
         raise Interrupted(
-            f"{kept:,} of {len(wanted):,} samples are kept in {journal.path.parent}; run the same command to continue."
+            f"{kept:,} of {len(wanted):,} samples are kept in {journal.folder}; run the same command to continue."
         ) from None

@@ -102,13 +102,6 @@ def test_the_interval_is_over_rows_and_not_over_samples():
     assert often.interval == once.interval  # eight equal samples of a row say nothing more about other rows
 
 
-def test_few_rows_have_a_dash_and_all_right_is_not_certainty():
-    """Three right answers of three used to be 100.0 [100.0, 100.0]."""
-    assert of(numbered([1.0] * 3)).interval is None
-    low, high = of(numbered([1.0] * 20)).interval
-    assert high == 1.0 and low == pytest.approx(20 / (20 + 1.959964**2))  # Wilson's
-
-
 def test_the_macro_average_is_of_sets_and_never_pooled():
     found = summarise(numbered([1.0] * 99 + [0.0]) + numbered([0.0, 0.5], "paratomi"), [TOM, "paratomi", "mistakes"])
     macro = found.macro

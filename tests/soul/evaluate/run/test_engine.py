@@ -73,7 +73,7 @@ def started(settings, folder):
     seen = []
     with closing(Journal(folder)) as journal:
         todo = missing_samples(sample_requests(settings), journal.samples, False)
-        asyncio.run(engine.evaluate(settings, todo, journal, folder, seen.append))
+        asyncio.run(engine.evaluate(settings, todo, journal, seen.append))
     return list(journal.samples.values()), seen
 
 

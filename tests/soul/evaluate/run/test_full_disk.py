@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from soul.errors import FolderInUse
 from soul.evaluate import __main__ as command_line
 from soul.evaluate.run.journal import Journal
 from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
-from soul.files.folder_lock import FolderLock
 from soul.testing import FakeOpenAI
 
 ROOM = 8000  # bytes that the disk still takes
@@ -67,16 +65,3 @@ def test_a_command_on_a_full_disk_ends_with_one_paragraph(
         assert 0 < len(kept) < 6 and not (journal.parent / "results.json").exists()
         assert evaluate(fake.url) == 0
         assert f"{len(kept)} samples are finished, {6 - len(kept)} to run" in capsys.readouterr().out
-
-
-def test_a_second_start_names_the_first(evaluate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeOpenAI(answer) as fake:
-        assert evaluate(fake.url) == 0
-        (folder,) = (tmp_path / "out").iterdir()
-        before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != ".lease"}
-        capsys.readouterr()
-        with FolderLock(folder):
-            assert evaluate(fake.url) == FolderInUse.exit_code
-        err = capsys.readouterr().err
-    assert f"{folder} is in use by process {os.getpid()} on host" in err
-    assert before == {path: path.read_bytes() for path in before}
