@@ -34,8 +34,9 @@ def test_rows_differ_and_who_plays_better_scores_higher(name):
     example = examples.load(name)
     rows = [example.row(number) for number in range(ROWS)]
     assert len({str(example.task.prompt(row)) for row in rows}) == ROWS
+    count = 6 if example.task.policy_turns > 1 else 16  # a dialogue takes long, and its rewards hardly spread
     oracle, chance, contrarian = (
-        statistics.fmean(asyncio.run(rewards(example, rows[:16], style)))
+        statistics.fmean(asyncio.run(rewards(example, rows[:count], style)))
         for style in ("oracle", "random", "contrarian")
     )
     assert oracle > chance > contrarian, (oracle, chance, contrarian)
