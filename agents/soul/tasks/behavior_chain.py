@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Options, Prose, parse_literal, to_prose, without_nulls
+from soul.row_fields import Options, Prose, nested_object, parse_literal, to_prose, without_nulls
 from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
@@ -43,10 +43,7 @@ class BehaviorChainRow(Row):
     def _unpack(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        raw = parse_literal(record["raw"]) if record.get("raw") is not None else {}
-        if not isinstance(raw, Mapping):
-            raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
-        outer = without_nulls(record)
+        raw, outer = nested_object(record, "raw"), without_nulls(record)
         merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
         merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))
         # Drop blank texts: a field may be blank under one of its names and have its text under the other.

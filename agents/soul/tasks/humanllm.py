@@ -67,33 +67,16 @@ class HumanLLMRow(Row):
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:
-    """Remove the list of all candidates, if there is one; the prompt lists them with new letters.
+    """Remove the published list of all candidates ("Candidate 1: ..."); the prompt lists them with new letters.
 
-    The list is a block of lines, or begins with "Candidate 1:". Elsewhere, what names a candidate stays.
+    Elsewhere, what names a candidate stays.
     """
-    if published := _FIRST_CANDIDATE.search(text):
-        listed = text[published.end() :]
-        last = re.search(rf"\bCandidate\s*{len(candidates)}\s*:\s*{re.escape(candidates[-1])}", listed, re.IGNORECASE)
-        end = last.end() if last else 0
-        if all(candidate in listed[:end] for candidate in candidates):
-            rest = listed[end:].lstrip(" ,;.\n")
-            return f"{text[: published.start()].rstrip()}\n{rest}".strip()
-    wanted = {_plain(candidate) for candidate in candidates}
-    lines = text.split("\n")
-    block: list[int] = []
-    for number, line in enumerate(lines):
-        plain = _plain(_ENUMERATOR.sub("", line))
-        if plain in wanted or _plain(line) in wanted:
-            block.append(number)
-        elif line.strip():
-            block = []
-        if {_plain(_ENUMERATOR.sub("", lines[n])) for n in block} | {_plain(lines[n]) for n in block} >= wanted:
-            before = "\n".join(lines[: block[0]]).rstrip()
-            title = before.rpartition("\n")[2]
-            before = before.removesuffix(title) if title.endswith(":") else before
-            after = "\n".join(lines[number + 1 :])
-            return f"{before.rstrip()}\n{after}".strip()
-    return text
+    first = _FIRST_CANDIDATE.search(text)
+    listed = text[first.end() :] if first else ""
+    last = re.search(rf"\bCandidate\s*{len(candidates)}\s*:\s*{re.escape(candidates[-1])}", listed, re.IGNORECASE)
+    if first is None or last is None or not all(candidate in listed[: last.end()] for candidate in candidates):
+        return text
+    return "\n".join([text[: first.start()].rstrip(), listed[last.end() :].lstrip(" ,;.\n")]).strip()
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soul.metrics.intervals import score_of_rows
-from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, Ratio, SetScore, jaccard_pairs
 from soul.tasks.hitom import HiToM
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
@@ -35,13 +34,8 @@ def mean_of(values, name="mean"):
     return Ratio.from_outcomes(name, len(values), once(len(values)), [(value, 1.0) for value in values])
 
 
-@given(st.lists(WORDS, min_size=2, max_size=8))
-def test_diversity_is_the_mean_distance_of_all_pairs(sets):
-    assert value(jaccard_pairs("d", once(len(sets)), sets), [1] * len(sets)) == pytest.approx(jaccard_diversity(sets))
-
-
 @given(st.lists(st.tuples(WORDS, st.integers(0, 3)), min_size=2, max_size=6))
-def test_a_row_that_is_drawn_twice_makes_no_pair_with_itself(drawn):
+def test_diversity_is_the_mean_distance_of_all_pairs_and_a_row_drawn_twice_makes_none_with_itself(drawn):
     sets, weights = zip(*drawn, strict=True)
     pairs = [
         (1 - len(sets[a] & sets[b]) / len(sets[a] | sets[b]), weights[a] * weights[b])
