@@ -4,11 +4,7 @@ Every task runs through the same tests (`one_turn_samples.SAMPLES`); what is spe
 """
 
 import asyncio
-import json
-import re
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from soul.row_fields import MARK
@@ -53,23 +49,22 @@ NOT_ANSWERS = (
 # --- rows and prompts
 
 
-@each_task
-def test_a_null_is_an_absent_key_and_no_prompt_says_none(name):
-    sample = SAMPLES[name]
-    with_nulls = {**{field: None for field in sample.task.row_type.model_fields}, "absent": None, **sample.record}
-    row = sample.task.row_type.model_validate(with_nulls)
-    assert row == sample.row
-    for feedback in (None, LESSON):
-        assert not re.search(r"\b(None|null|nan|NaN)\b", json.dumps(sample.task.prompt(row, feedback)))
+def test_lifechoices_does_not_name_the_book():
+    sample = SAMPLES["lifechoices"]
+    with_title, without = (
+        sample.task.row_type.model_validate({**sample.record, "book": book}) for book in ("Moby-Dick", None)
+    )
+    text = sample.task.prompt(with_title)[0]["content"]
+    assert "Character: Ada Brook\n" in text and "Moby-Dick" not in text and "Scenario:" in text
+    assert text == sample.task.prompt(without)[0]["content"]
 
 
-@each_task
-def test_a_record_survives_a_parquet_file_that_it_shares_with_other_tasks(name, tmp_path):
-    sample = SAMPLES[name]
-    other = {"index": 7, "story": "of another task", "cands": ["a", "b"]}
-    pq.write_table(pa.table({"extra_info": [dict(sample.record), other]}), tmp_path / "mixed.parquet")
-    read = pq.read_table(tmp_path / "mixed.parquet").to_pylist()[0]["extra_info"]
-    assert sample.task.row_type.model_validate(read) == sample.row
+def test_behavior_chain_tells_all_of_it_in_order():
+    text = SAMPLES["behavior_chain"].task.prompt(SAMPLES["behavior_chain"].row)[0]["content"]
+    parts = ["Tess Arden", "stubborn", "Chapter 1: Tess loses the boat.", "bread.\nWhat the person did: Tess turns"]
+    parts += ["harbour master", "Question: What does Tess Arden do?\nA. She signs.", "D. She bargains."]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 # What a row tells of a person, as against the occasion, the question and the options.

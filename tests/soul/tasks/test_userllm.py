@@ -12,26 +12,6 @@ from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECO
 # --- rows
 
 
-@each_record
-def test_json_nulls_and_the_way_to_another_process_give_one_row(name):
-    record = RECORDS[name]
-    row = row_of(record)
-    packed = {key: json.dumps(value) if isinstance(value, list) else value for key, value in record.items()}
-    for form in (
-        packed,
-        {**record, "assistant_suggestion_turn": None, "set_id": None},
-        {**record, "opening_prompt": ""},
-    ):
-        assert row_of(form) == row
-    assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
-    for key in ("question", "choices", "is_last_turn", "conversation_history"):
-        absent = {k: v for k, v in record.items() if k != key}
-        try:
-            assert row_of(absent) == row_of({**absent, key: None})
-        except ValueError:
-            assert key in ("choices", "conversation_history") and name in ("csqa", "nq")
-
-
 def test_the_originals_names_for_the_intent_and_the_source():
     for record, keys in ((NQ, ("intent", "intent_summary", "opening_prompt")), (OPENS, ("intent", "intent_summary"))):
         bare = {k: v for k, v in record.items() if k != "intent"}
