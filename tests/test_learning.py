@@ -10,7 +10,6 @@ from benchmarks import learning
 from benchmarks.learning import ARMS, Result
 from benchmarks.learning_table import at_tokens, interval, largest_fall, p_value, write_figures, write_table
 from ditto.objectives import OBJECTIVES
-from soul.errors import BadSettings
 
 
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
@@ -51,25 +50,6 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert lines[0] == f"| ditto | 5 | {numbers} |  |  |"
     (file,) = write_figures(runs, tmp_path)
     assert file.name == "learning-usual-sotopia-2-steps-cluster.svg" and "secret" in file.read_text()
-
-
-def test_regimes_of_a_task_stand_in_one_table() -> None:
-    runs = [run("grpo", seed, [0.4, 0.6], 0.7 + seed / 10) for seed in (1, 2)]
-    assert "regime by regime" not in write_table(runs)
-    runs += [run("ditto", 1, [0.2, 0.4], 0.5)]
-    runs[-1].regime = "rare"
-    table = write_table(runs).split("regime by regime**")[1].splitlines()
-    assert [line for line in table if line.startswith(("| usual", "| rare"))] == [
-        "| usual | 0.850 (0.800) |  | 0.500 |  |",
-        "| rare |  | 0.500 (0.500) |  | 0.300 |",
-    ]
-
-
-def test_arms_with_commas_are_separated_by_semicolons() -> None:
-    assert learning._arms("grpo,ditto") == learning._arms("grpo; ditto") == ["grpo", "ditto"]
-    assert learning._arms("ditto, colocate async;") == ["ditto, colocate async"]
-    with pytest.raises(BadSettings, match="colocate async'"):
-        learning._arms("ditto, colocate async")
 
 
 FAKE_TRAINER = """
