@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import learning
 from benchmarks.learning import ARMS, Result
-from benchmarks.learning_table import at_tokens, interval, largest_fall, p_value, write_figures, write_table
+from benchmarks.learning_table import p_value, write_figures, write_table
 from ditto.objectives import OBJECTIVES
 
 
@@ -27,17 +27,6 @@ def test_the_permutation_test_is_exact() -> None:
     assert p_value([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]) == pytest.approx(2 / 20)
     assert p_value([0.1, 0.9], [0.1, 0.9]) == 1.0
     assert math.isnan(p_value([0.1], [0.4, 0.5]))
-
-
-def test_a_fall_is_between_two_steps_and_a_budget_ends_at_a_step() -> None:
-    falls = run("ditto", 1, [0.5, 0.9, 0.6, 0.7])
-    assert largest_fall(falls) == pytest.approx(0.3) and largest_fall(run("ditto", 1, [0.1, 0.2])) == 0.0
-    assert (at_tokens(falls, 250), at_tokens(falls, 50), at_tokens(falls, 1e9)) == (0.9, 0.5, 0.7)
-
-
-def test_an_interval_holds_the_mean_and_lies_within_the_values() -> None:
-    low, high = interval([0.8, 0.9, 1.0, 0.7, 0.95])
-    assert 0.7 <= low < 0.87 < high <= 1.0
 
 
 def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> None:

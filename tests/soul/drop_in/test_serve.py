@@ -224,13 +224,6 @@ async def test_a_request_that_is_none_and_a_dead_endpoint_are_told_apart() -> No
         assert dead.status == 502 and "m at http://127.0.0.1" in await dead.text()
 
 
-def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeOpenAI(Text("Friday")) as fake:
-        number = fake.url.rpartition(":")[2].partition("/")[0]
-        assert main(["policy.model=mine", f"policy.base_url={fake.url}", "--port", number]) == 2
-    assert f"--port {number}: Address already in use" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

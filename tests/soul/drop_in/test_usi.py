@@ -1,4 +1,4 @@
-"""The User-Sim Index is what the authors' code gives for the same files and phrases (theirs, and some of our own).
+"""The User-Sim Index is what the authors' code gives for the same files and phrases of our own.
 
 The numbers are those of compute_all_with_variance in agents/tau_usi/usi_metric.py, sunnweiwei/OdysSim, commit df47a21.
 """
@@ -6,7 +6,6 @@ The numbers are those of compute_all_with_variance in agents/tau_usi/usi_metric.
 from __future__ import annotations
 
 import json
-import os
 from itertools import product
 from pathlib import Path
 
@@ -26,14 +25,11 @@ TURNS = r"""hi, my order W123456 is wrong|Please cancel it — thank you.|ok|I a
 |Which one do you mean?|not sure, maybe the blue one instead|How much is it?|this is your fault and i am angry
 |I would like to return your order 55512, please.|i never got it <function=x>\n1</function>|I'm sure it was 9 dollars"""
 SAID = [turn.strip().replace(r"\n", "\n") for turn in TURNS.split("|")]
-# of the authors' code, for PARTS: phrases, and runs of a simulator beside people; 0: people beside people
+# of the authors' code, for PARTS: runs of a simulator beside people; 0: people beside people
 RECORDED = {
-    ("ours", 0): (73.358764, 86.048246, 77.081128, 81.354363, 60.000000, 75.568500),
-    ("ours", 1): (75.234309, 86.687980, 71.689950, 72.559631, 65.000000, 74.234374),
-    ("ours", 2): (77.113596, 87.959366, 70.815717, 80.827141, 50.000000, 73.343164),
-    ("authors'", 0): (73.358764, 90.175998, 68.206821, 82.781815, 60.000000, 74.904680),
-    ("authors'", 1): (75.234309, 87.504034, 62.851899, 76.212254, 65.000000, 73.360499),
-    ("authors'", 2): (77.113596, 88.971487, 62.700790, 85.913210, 63.333333, 75.606483),
+    0: (73.358764, 86.048246, 77.081128, 81.354363, 60.000000, 75.568500),
+    1: (75.234309, 86.687980, 71.689950, 72.559631, 65.000000, 74.234374),
+    2: (77.113596, 87.959366, 70.815717, 80.827141, 50.000000, 73.343164),
 }
 
 
@@ -55,27 +51,20 @@ def records(runs: int) -> dict[str, dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("phrases", ["ours", "authors'"])
-def test_the_numbers_are_those_of_the_authors_code(tmp_path: Path, phrases: str) -> None:
-    folder = tmp_path
-    if phrases == "ours":
-        (folder / "utils.py").write_text(UTILS)
-        known = {f"retail_{task}": task / 6 for task in range(8)}
-        (folder / "tau_usi_difficulty.json").write_text(json.dumps({"difficulty": known}))
-    elif clone := os.environ.get("ODYSSIM"):
-        folder = Path(clone) / "agents" / "tau_usi"
-    else:
-        pytest.skip("set ODYSSIM to a clone of github.com/sunnweiwei/OdysSim")
+def test_the_numbers_are_those_of_the_authors_code(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(UTILS)
+    known = {f"retail_{task}": task / 6 for task in range(8)}
+    (tmp_path / "tau_usi_difficulty.json").write_text(json.dumps({"difficulty": known}))
     (tmp_path / "people.json").write_text(json.dumps(records(0)))
     for runs in (1, 2):
         lines = [json.dumps({"instance_id": name, **each}) for name, each in records(runs).items()]
         (tmp_path / "simulated.jsonl").write_text("\n".join(lines))
-        found, between = usi(read(tmp_path / "simulated.jsonl"), read(tmp_path / "people.json"), folder)
-        assert [found[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases, runs], abs=1e-6)
-        assert [between[part].mean for part in PARTS] == pytest.approx(RECORDED[phrases, 0], abs=1e-6)
+        found, between = usi(read(tmp_path / "simulated.jsonl"), read(tmp_path / "people.json"), tmp_path)
+        assert [found[part].mean for part in PARTS] == pytest.approx(RECORDED[runs], abs=1e-6)
+        assert [between[part].mean for part in PARTS] == pytest.approx(RECORDED[0], abs=1e-6)
         assert all(each.interval and each.interval[0] < each.mean < each.interval[1] for each in found.values())
     with pytest.raises(BadTranscript, match="no task of the USI in common"):
-        usi([], read(tmp_path / "people.json"), folder)
+        usi([], read(tmp_path / "people.json"), tmp_path)
     (tmp_path / "utils.py").write_text("PIVOT_RE = re.compile('instead')")
     with pytest.raises(BadSettings, match="_AGENT_MARKUP_RE.*Pass agents/tau_usi of a clone"):
         usi([], [], tmp_path)

@@ -10,9 +10,8 @@ import statistics
 
 import pytest
 
-from soul.evaluate.numbers.results import breakdown
 from soul.tasks.userllm import END
-from tests.soul.tasks.userllm_journal import line, played
+from tests.soul.tasks.userllm_journal import played
 from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
 
 
@@ -82,13 +81,3 @@ def test_the_bounds_put_the_worst_and_the_best_in_place_of_failures():
             assert found.mean is None or found.bounds[0] <= found.mean <= found.bounds[1]
     assert of(*((record, None) for record, _ in rows)).bounds == (0.0, 1.0)
     assert of(*rows).bounds == (of(*rows).mean,) * 2
-
-
-def test_groups_are_scored_as_small_sets():
-    said = [(CSQA, "why?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, f"thanks {END}")]
-    groups = breakdown([line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(said)], TASK.set_headline)
-    found = {(kind, group.value): group for kind, of_kind in groups.items() for group in of_kind}
-    assert found["source", "commonsense_qa"].mean == 1.0 and found["source", "prism"].rows == 3
-    first, later = found["turn of prism", "first"], found["turn of prism", "later"]
-    assert first.mean == pytest.approx(statistics.fmean([(2 / 3 + 1) / 2, 0.5, 1.0]))  # no F1: no turn is the last
-    assert later.mean == pytest.approx(statistics.fmean([1.0, 0.5, 1.0])) and later.bounds == (later.mean,) * 2
