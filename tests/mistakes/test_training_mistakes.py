@@ -214,7 +214,7 @@ def test_a_model_that_cannot_be_trained_is_refused(name: str, places: dict[str, 
     assert all(part in message for part in MODELS[name]), message
 
 
-@pytest.mark.parametrize("name", ["a=b", "it's", 'say "a"', "a b,c", "[a]", "{a}", "a$b", "mädchen-模型", "~a", "5"])
+@pytest.mark.parametrize("name", ["a=b", 'it\'s "a"', "[a b,c]{a}", "~a$b", "mädchen-模型", "5"])
 def test_any_name_reaches_the_config_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / name
     folder.mkdir()

@@ -5,7 +5,6 @@ where they are absent.
 """
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -139,8 +138,3 @@ def source(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"real records are absent: {path} (set SOUL_DATA_SOURCES to the folder that holds {parts[0]}/)")
     return path
-
-
-def real_hitom() -> list[dict[str, Any]]:
-    records = json.loads(source("hitom", "Hi-ToM_data.json").read_text())["data"]
-    return [{**record, "correct_answer": record["answer"]} for record in records]

@@ -117,7 +117,7 @@ class Json(Reply):
     reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        tokens = {"cached_tokens": self.cached_tokens, "reasoning_tokens": self.reasoning_tokens}
+        tokens: dict[str, Any] = {"cached_tokens": self.cached_tokens, "reasoning_tokens": self.reasoning_tokens}
         return Text(json.dumps(self.value), self.delay, **tokens).answer(request)
 
 
