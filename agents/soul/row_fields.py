@@ -216,6 +216,13 @@ def _parse_if_structured(value: Any) -> Any:
         return value
 
 
+def entries_of(value: Any) -> list[Any]:
+    """The entries of a list, also if it is written as JSON or a Python literal; any other value is the only entry."""
+    listed = _parse_if_structured(value)
+    is_list = hasattr(listed, "__iter__") and not isinstance(listed, str | Mapping)
+    return list(listed) if is_list else [value]
+
+
 def chat_turns(value: Any) -> list[tuple[str, str]] | None:
     """Roles and texts of a chat's turns, without blank ones; None if it is neither a list of messages nor its JSON."""
     chat = _parse_if_structured(value)

@@ -148,37 +148,3 @@ def test_the_judge_rates_the_document_that_its_person_rated():
     assert said == [text.strip() for text in raw[0]["user_queries"]]
     assert label.episode.seats["policy"][-1]["content"] == raw[0]["document_history"][-1]
     assert label.task.preferences(label.row) and raw[0]["workerId"] not in repr(label)
-
-
-def test_labels_of_your_own_are_asked_about_without_a_task(tmp_path, capsys, few_resamples):
-    turns = [{"role": "user", "content": "hi there"}, {"role": "assistant", "content": "Hello."}]
-    simulated = [[{"role": "user", "content": f"hey {n}"}] for n in range(4)]
-    records = [
-        {"conversation_id": n, "real": turns, "simulated": said, "human_score": n / 4, "judge_score": 0.5}
-        for n, said in enumerate(simulated)
-    ]
-    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, records)))
-
-    def by_number(request):
-        if "ping" in request.data:
-            return Json({"ready": True})
-        return Json({"reasoning": "r", "score": next(n for n in range(4) if f"hey {n}" in request.text) / 4})
-
-    with FakeOpenAI(by_number) as fake:
-        words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--labels", tmp_path / "labels.jsonl"]
-        assert compared(tmp_path, *words)["gteval"].measures["pearson"].value == pytest.approx(1)
-        assert "What the judges cost" in capsys.readouterr().out
-        asked = len(fake.requests)
-        assert compared(tmp_path, *words, "--recorded")["gteval"].judge_mean == 0.5
-        assert len(fake.requests) == asked
-
-
-def test_where_labels_come_from_is_said(tmp_path, capsys):
-    for words, told in {
-        (): "sotopia-lab/sotopia-pi at c8163ac, folder human_eval (Apache-2.0)",
-        ("coser",): "no published labels for 'coser'",
-        ("sotopia", "--labels", str(tmp_path)): f"{tmp_path}: ",
-        ("mirrorbench", "--labels", str(tmp_path)): "gteval_judge_scores.json",
-    }.items():
-        assert main(list(words)) == 2
-        assert told in capsys.readouterr().err

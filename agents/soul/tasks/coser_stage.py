@@ -7,7 +7,6 @@ A turn is `[thought] speech (action)`. Thoughts are private: the other character
 predictor and the judge do not see them.
 """
 
-import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -127,16 +126,6 @@ class Part(View):
 def same_name(name: str) -> str:
     """The form in which names are compared: case, spaces, quotes and Markdown do not matter."""
     return " ".join(name.split()).strip("\"'`*_<>.: ").casefold()
-
-
-def named(answer: str, candidates: Sequence[str]) -> str | None:
-    """The candidate that an answer names; None unless the answer is exactly one candidate's name."""
-    return next((name for name in candidates if same_name(name) == same_name(answer)), None)
-
-
-def stand_in(candidates: Sequence[str], index: int, round_: int) -> str:
-    """A random speaker if the predictor named no valid candidate; the same every time the row is played."""
-    return random.Random(f"coser:{index}:{round_}").choice(list(candidates))
 
 
 _OBJECTS = {"plot", "character_profiles"}

@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from soul.answers.extraction import folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
-from soul.leaks.quotations import Choices
-from soul.one_turn import AnswerTask, letter_options, with_letter
+from soul.one_turn import AnswerTask, OptionTask, letter_options, with_letter
 from soul.prompts import load_prompt
 from soul.row_fields import (
     CleanText,
@@ -21,7 +20,6 @@ from soul.row_fields import (
     gold_letter,
     option_references,
     option_texts,
-    options_by_letter,
     user_text,
 )
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
@@ -83,12 +81,13 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class HumanLLM(AnswerTask[HumanLLMRow]):
+class HumanLLM(OptionTask[HumanLLMRow]):
     """Which of these twenty books does a reader pick after two thrillers and a cookbook?"""
 
     name = "humanllm"
     version = 3  # 3: the prompt's form holds no letters that count as an answer
     row_type = HumanLLMRow
+    options_field, gold_field = "candidates", "answer_letter"
     headline = Metric("mrr@5", source="model card (HumanLLM)")
     better = {**AnswerTask.better, "hit@5": "higher", "top1_acc": "higher"}
     cuts = (("history", "end"),)
@@ -108,7 +107,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         Raises:
             ValueError: none of the three names a candidate.
         """
-        options = options_by_letter(row.candidates)
+        options = self.options(row)
         spellings = {_plain(row.answer_text), _plain(_ENUMERATOR.sub("", row.answer_text))} - {""}
         named = [letter for letter, text in options.items() if _plain(text) in spellings]
         if len(named) == 1:
@@ -117,28 +116,13 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
             return list(options)[row.answer_index]
         return gold_letter(row.answer_letter, options)
 
-    def check(self, row: HumanLLMRow) -> None:
-        try:
-            self.gold(row)
-        except ValueError as error:
-            raise ValueError(
-                f"answer_text: {row.answer_text!r} names no candidate, answer_index is none, and answer_letter: {error}"
-            ) from error
-
-    def reference(self, row: HumanLLMRow) -> str:
-        letter = self.gold(row)
-        return f"{letter}. {options_by_letter(row.candidates)[letter]}"
-
     def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
         """The item that was ranked first."""
         answer = self.answer_of(row, episode)
-        return answer and with_letter(answer[0], options_by_letter(row.candidates))
+        return answer and with_letter(answer[0], self.options(row))
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
-        return (*row.candidates, *option_references(("item", "candidate"), options_by_letter(row.candidates)))
-
-    def choices(self, row: HumanLLMRow) -> Choices | None:
-        return self.shown_choices(row, options_by_letter(row.candidates))
+        return (*row.candidates, *option_references(("item", "candidate"), self.options(row)))
 
     def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
         """The letters of an answer, most likely first; None if they are not five different letters of the list."""
@@ -150,7 +134,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         else:
             return None
         ranks = min(RANKS, len(row.candidates))
-        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(options_by_letter(row.candidates))
+        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(self.options(row))
         return ",".join(letters) if valid else None
 
     async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:

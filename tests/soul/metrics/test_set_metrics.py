@@ -5,7 +5,6 @@ are those of a set in which rows are repeated; thousands of resamples of a large
 """
 
 import itertools
-import random
 import statistics
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soul.metrics.intervals import score_of_rows
 from soul.metrics.set_metrics import Outcome, Ratio, SetScore, jaccard_pairs
 from soul.tasks.hitom import HiToM
 from tests.soul.evaluate.finished_samples import scored_by_rule, shown_for_the_set
@@ -74,22 +72,6 @@ def test_a_metric_that_a_resample_leaves_undefined_keeps_its_value():
     assert score.mean == pytest.approx((2 / 3 + 0.5) / 2)
     assert score.values(np.array([[0.0, 2.0, 1.0]])) == pytest.approx([(1 + 0.5) / 2])
     assert score.only({"rare"}).mean == 0.5 and SetScore.from_metrics(3, []).mean is None
-
-
-def test_the_interval_of_diversity_covers_the_truth():
-    vocabulary, hits, runs, n = [f"w{i}" for i in range(40)], 0, 150, 60
-    rng = random.Random(3)
-
-    def drawn(count):
-        return [frozenset(rng.choices(vocabulary, k=rng.randint(1, 12))) for _ in range(count)]
-
-    truth = value(jaccard_pairs("d", once(3000), drawn(3000)), [1] * 3000)
-    for run in range(runs):
-        metric = jaccard_pairs("d", once(n), drawn(n))
-        score = SetScore.from_metrics(n, [metric])
-        low, high = score_of_rows(score.values, score.mean, n, f"d{run}").interval
-        hits += low <= truth <= high
-    assert 0.88 <= hits / runs <= 0.99
 
 
 def test_a_metric_of_the_whole_set_is_shown_beside_the_score(monkeypatch):
