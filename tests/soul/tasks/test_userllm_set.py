@@ -9,13 +9,24 @@ import statistics
 
 import pytest
 
+from soul.evaluate.numbers.results import summarise
+from soul.record import SessionRecord
+from soul.session import Attempt
 from soul.tasks.userllm import END
-from tests.soul.tasks.userllm_journal import played
-from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
+from soul.testing import scripted_players
+from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of, verdict_of
 
 
 def of(*said, judge=None):
-    return played(list(enumerate(said)), judge)
+    """The numbers of a set in which these things were said: (record, text)."""
+    samples = []
+    for number, (record, text) in enumerate(said):
+        row = row_of(record, index=number)
+        verdict = verdict_of(row, text, judge or Fixed(0.5))
+        draft = Attempt(scripted_players(text)(), episode_of(row, text), verdict).to_record()
+        known = {"set": "userllm", "task": "userllm", "number": number, "row": number, "stamp": str(number)}
+        samples.append(SessionRecord(**known, record=row.model_dump(mode="json"), draft=draft))
+    return summarise(samples, ["userllm"]).sets["userllm"]
 
 
 def test_the_score_is_the_mean_of_the_papers_six_metrics():
