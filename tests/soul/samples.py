@@ -33,6 +33,11 @@ class Sample(NamedTuple):
     right: tuple[str, ...]
     wrong: tuple[str, ...]
 
+    @property
+    def item(self) -> TaskRow:
+        """The validated row."""
+        return parse_row(self.task, self.record)
+
 
 HITOM = {
     "index": 0,
@@ -107,8 +112,7 @@ SAMPLES: dict[str, Sample] = {
 
 def load(name: str) -> tuple[Sample, TaskRow]:
     """The sample of that name and its validated row."""
-    sample = SAMPLES[name]
-    return sample, parse_row(sample.task, sample.record)
+    return SAMPLES[name], SAMPLES[name].item
 
 
 def tagged(answer: str) -> str:
