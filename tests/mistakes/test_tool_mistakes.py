@@ -33,13 +33,10 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{hitom.parquet}", *POLICY, "--out", "{file}"], "cannot write to {file}"),
         (["nosuch", *POLICY], "There is no evaluation set 'nosuch'"),
         (["{hitom.parquet}", *POLICY, "nosuch.key=1"], "'nosuch.key': write section.key=value"),
-        (["{hitom.parquet}", *POLICY, "policy.temperature=-1"], "policy.temperature=-1"),
         (["{columns.parquet}", *POLICY], "columns.parquet"),
-        (["{tmp}/x.parquet", *POLICY], "There is no file {tmp}/x.parquet"),
         (["hitom", "--data", "{empty_folder}", *POLICY], "DATA_DIR"),
         (["{hitom.parquet}", "policy.model=m"], "OPENAI_API_KEY is not set"),
         (["{hitom.parquet}", *POLICY, "policy.max_attempts=1"], "http://127.0.0.1:1/v1"),
-        (["--rescore", "{tmp}/x"], "there is no folder {tmp}/x"),
         *((["{hitom.parquet}", *POLICY, word], "") for word in KEYS),
     ],
     "soul.evaluate.local": [
@@ -55,7 +52,6 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "soul.compare.__main__": [
         (["{run}"], "there is only one side"),
         (["{run}", "{run}"], "is given twice"),
-        (["{run}", "--out", "{empty_folder}"], "is a folder; pass the path of a file"),
         (["{run}", "{broken_run}"], "samples.jsonl: line 1 is not a session record"),
         (["{run}", "{run_of_other_rows}"], "hitom"),
     ],
@@ -67,9 +63,6 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         ([], "required: command"),
         *((["show", word], "") for word in KEYS),
     ],
-    "soul.examples.__main__": [
-        (["nosuch", "--out", "{tmp}/e.parquet"], "invalid choice: 'nosuch'"),
-    ],
     "soul.examples.endpoint": [(["nosuch-command"], "nosuch-command: No such file")],
     "sft.distill.__main__": [
         (DISTILL, "there is no sample. Add TASK=EXPERT"),
@@ -77,11 +70,9 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     ],
     "data.sets": [(["{tmp}/nosuch"], "there is no folder {tmp}/nosuch")],
     "data.check": [
-        (["{columns.parquet}"], "columns.parquet"),
         (["{hitom.parquet}", "--without-overlap", "{tmp}/y.parquet"], "use --against"),
     ],
     "data.hitom": [
-        (["generate", "--stories", "0", *OUT], f"--stories: 0: {NUMBER}"),
         (["convert", "{tmp}/nosuch.json", *OUT], "{tmp}/nosuch.json"),
     ],
     **{f"data.{name}": [(["convert", "{null.json}", *OUT], "{null.json}")] for name in ("coser", "fantom", "paratomi")},

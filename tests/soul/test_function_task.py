@@ -2,11 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from soul.function_task import PromptRow, function_task
 from soul.session import RefineSettings, run_session
-from soul.task_types import Episode
 from soul.testing.doubles import fake_gateway, scripted_players
 from soul.testing.replies import Json
 
@@ -42,10 +39,3 @@ def test_both_functions_are_called() -> None:
 def test_a_model_writes_the_critique_where_no_function_does() -> None:
     session = play(function_task("places", reward)(), lambda request: Json({"critique": "Think of water."}))
     assert session.feedback == "Think of water." and session.refined.verdict.metrics == {"reward": 0.5}
-
-
-@pytest.mark.parametrize("answer", ["", "  "])
-def test_silence_earns_the_lowest_reward(answer) -> None:
-    task = function_task("places", lambda row, text: 1.0, critique)()
-    verdict = asyncio.run(task.judge(ROW, Episode({"policy": [{"role": "assistant", "content": answer}]}), None))
-    assert verdict.reward == 0.0

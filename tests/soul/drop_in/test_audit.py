@@ -119,23 +119,16 @@ def test_the_command_reads_all_forms_and_writes_every_finding(
     [
         (
             "talks.jsonl",
-            '{"messages": [{"role": "user", "content": "Hi"}]}\n\n{"text": "hello"}\n',
-            "talks.jsonl, line 3: expected a JSON object with",
+            f"{json.dumps({'messages': PERFECT.messages})}\n\n{{}}\n",
+            "talks.jsonl, line 3: expected a JSON",
         ),
-        ("talks.jsonl", "hello\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
-        ("talks.jsonl", "[]\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
         ("talks.jsonl", "\n", "talks.jsonl holds no transcript."),
-        (
-            "results.json",
-            '{"simulations": []}',
-            "not a results.json of tau2 or tau-USI's file of people: KeyError('info').",
-        ),
+        ("results.json", '{"simulations": []}', "not a results.json of tau2 or tau-USI's file of people"),
     ],
 )
 def test_what_is_not_a_transcript_is_refused(
     tmp_path: Path, name: str, text: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / name
-    file.write_text(text)
-    assert main([str(file)]) == 2
+    (tmp_path / name).write_text(text)
+    assert main([str(tmp_path / name)]) == 2
     assert problem in " ".join(capsys.readouterr().err.split())

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from soul.tasks.userllm import END, spoken
-from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, row_of
+from tests.soul.tasks.userllm_rows import GOES_ON, NQ, OPENS, TASK, row_of
 
 # --- rows
 
@@ -42,29 +42,6 @@ def test_a_history_of_turns_is_a_text_and_the_proposal_joins_it_once():
         == NQ["conversation_history"]
     )
     assert row_of(NQ, conversation_history="[laughs] who?").conversation == "[laughs] who?"
-
-
-@pytest.mark.parametrize(
-    "record, changes, field",
-    [
-        (CSQA, {"choices": None}, "choices"),
-        (CSQA, {"choices": ["Cave", "cave!"]}, "choices"),
-        (CSQA, {"choices": ["cave", "?"]}, "choices"),
-        (CSQA, {"choices": "__import__('os')"}, "choices"),
-        (CSQA, {"conversation_history": ""}, "conversation_history"),
-        (NQ, {"conversation_history": None}, "conversation_history"),
-        (NQ, {"source": "trivia"}, "source"),
-        (OPENS, {"intent": "  "}, "intent"),
-        (GOES_ON, {"is_last_turn": "sometimes"}, "is_last_turn"),
-    ],
-)
-def test_a_bad_record_names_its_field(record, changes, field):
-    with pytest.raises(ValueError) as caught:
-        row_of(record, **changes)
-    if isinstance(caught.value, ValidationError):
-        assert caught.value.errors()[0]["loc"][0] == field
-    else:
-        assert str(caught.value).startswith(f"{field}: ")
 
 
 # --- what the policy sees
