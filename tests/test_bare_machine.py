@@ -29,7 +29,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     [
         ["benchmarks.gpu", "--parts", "attention", "training"],
         [
-            *("pytest", "-q", "-p", "no:cacheprovider", "-k", "not engine"),
+            *("pytest", "-q", "-p", "no:cacheprovider", "-k", "equation or alone_it_is_exact"),
             *("tests/ditto/model/test_attention.py", "tests/ditto/model/test_chunked_head.py"),
         ],
     ],

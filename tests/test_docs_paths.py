@@ -7,19 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = (
-    "agents",
-    "benchmarks",
-    "data",
-    "docker",
-    "docs",
-    "recipe",
-    "requirements",
-    "scripts",
-    "sft",
-    "tests",
-    "verl",
-)
+FOLDERS = "agents benchmarks data docker docs recipe requirements scripts sft tests verl".split()
 MADE_BY_USERS = re.compile(r"data/(?:sim_|osim_)|data/\w+\.parquet")
 PAGES = sorted(
     [
@@ -52,8 +40,3 @@ def exists(name: str) -> bool:
 def test_what_a_page_names_exists(page: Path) -> None:
     gone = [name for name in named(page.read_text(encoding="utf-8")) if not exists(name)]
     assert not gone, f"{page.relative_to(ROOT)} names what is not there: {gone}"
-
-
-def test_a_path_that_is_gone_is_found() -> None:
-    names = named("See `agents/soul/task.py`, `sft/none.py`, `python -m soul.none` and\n`data/sim_rl_data/x.parquet`.")
-    assert [name for name in names if not exists(name)] == ["sft/none.py", "soul.none"]

@@ -62,14 +62,6 @@ def test_a_conversation_gets_the_scores_and_the_critique_that_it_deserves(talk: 
     assert played.redacted == []  # it names nothing that is hidden from Ana
 
 
-def test_the_reward_does_not_contain_the_secret() -> None:
-    kept, told = session(f"{PITCH} {HOLD}", HOLD, THANKS), session(f"{TELL} {PITCH} {HOLD}", HOLD, THANKS)
-    half = session(f"I need the money for a ring. {PITCH} {HOLD}", HOLD, THANKS)
-    verdicts = [played.draft.verdict for played in (kept, told, half)]
-    assert len({verdict.reward for verdict in verdicts if verdict}) == 1
-    assert [verdict.metrics["secret"] for verdict in verdicts if verdict] == [0, -10, -5]
-
-
 def test_rows_load_and_no_situation_is_in_both_files(tmp_path: Path) -> None:
     prepare(tmp_path, warm_start.WarmStart(steps=2, batch=2))
     train, heldback = (read_rows([str(tmp_path / f"{name}.parquet")]) for name in ("train", "heldback"))

@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks import learning
 from benchmarks.learning import ARMS, Result
-from benchmarks.learning_table import at_tokens, interval, largest_fall, p_value, write_figures, write_table
+from benchmarks.learning_table import p_value, write_figures, write_table
 from ditto.objectives import OBJECTIVES
-from soul.errors import BadSettings
 
 
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
@@ -30,17 +29,6 @@ def test_the_permutation_test_is_exact() -> None:
     assert math.isnan(p_value([0.1], [0.4, 0.5]))
 
 
-def test_a_fall_is_between_two_steps_and_a_budget_ends_at_a_step() -> None:
-    falls = run("ditto", 1, [0.5, 0.9, 0.6, 0.7])
-    assert largest_fall(falls) == pytest.approx(0.3) and largest_fall(run("ditto", 1, [0.1, 0.2])) == 0.0
-    assert (at_tokens(falls, 250), at_tokens(falls, 50), at_tokens(falls, 1e9)) == (0.9, 0.5, 0.7)
-
-
-def test_an_interval_holds_the_mean_and_lies_within_the_values() -> None:
-    low, high = interval([0.8, 0.9, 1.0, 0.7, 0.95])
-    assert 0.7 <= low < 0.87 < high <= 1.0
-
-
 def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> None:
     runs = [run("grpo", seed, [0.4, 0.5 + seed / 1000], 0.8) for seed in range(1, 6)]
     runs += [run("ditto", seed, [0.5, 0.7 + seed / 1000], 0.9) for seed in range(1, 6)]
@@ -51,25 +39,6 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert lines[0] == f"| ditto | 5 | {numbers} |  |  |"
     (file,) = write_figures(runs, tmp_path)
     assert file.name == "learning-usual-sotopia-2-steps-cluster.svg" and "secret" in file.read_text()
-
-
-def test_regimes_of_a_task_stand_in_one_table() -> None:
-    runs = [run("grpo", seed, [0.4, 0.6], 0.7 + seed / 10) for seed in (1, 2)]
-    assert "regime by regime" not in write_table(runs)
-    runs += [run("ditto", 1, [0.2, 0.4], 0.5)]
-    runs[-1].regime = "rare"
-    table = write_table(runs).split("regime by regime**")[1].splitlines()
-    assert [line for line in table if line.startswith(("| usual", "| rare"))] == [
-        "| usual | 0.850 (0.800) |  | 0.500 |  |",
-        "| rare |  | 0.500 (0.500) |  | 0.300 |",
-    ]
-
-
-def test_arms_with_commas_are_separated_by_semicolons() -> None:
-    assert learning._arms("grpo,ditto") == learning._arms("grpo; ditto") == ["grpo", "ditto"]
-    assert learning._arms("ditto, colocate async;") == ["ditto, colocate async"]
-    with pytest.raises(BadSettings, match="colocate async'"):
-        learning._arms("ditto, colocate async")
 
 
 FAKE_TRAINER = """

@@ -19,22 +19,22 @@ def shown(markdown: str, page: str = "judge.md") -> str:
     return made
 
 
-def test_links_lead_to_pages_of_the_site() -> None:
-    assert (
-        shown("[a](docs/judge.md#roles) [b](CONTRIBUTING.md)", "index.md") == "[a](judge.md#roles) [b](contributing.md)"
-    )
-    assert shown("[the\nseat](../verl/ditto/rollout/token_seat.py)") == "[the\nseat](api/ditto/rollout/index.md)"
-    assert shown("[rows](../agents/soul/rows)") == "[rows](api/soul/rows/index.md)"
-    assert shown("[verl](https://example.org/x) [here](#roles)") == "[verl](https://example.org/x) [here](#roles)"
+CODE = "```python\nx = [a](../sft/config/sft.yaml)\n```\n"
 
 
-def test_a_file_that_is_no_page_becomes_its_path() -> None:
-    assert shown("[the config](../sft/config/sft.yaml)") == "the config (`sft/config/sft.yaml`)"
-
-
-def test_code_stays_as_it_is() -> None:
-    code = "```python\nx = [a](../sft/config/sft.yaml)\n```\n"
-    assert shown(code) == code
+@pytest.mark.parametrize(
+    ("markdown", "page", "made"),
+    [
+        ("[a](docs/judge.md#roles) [b](CONTRIBUTING.md)", "index.md", "[a](judge.md#roles) [b](contributing.md)"),
+        ("[the\nseat](../verl/ditto/rollout/token_seat.py)", "judge.md", "[the\nseat](api/ditto/rollout/index.md)"),
+        ("[rows](../agents/soul/rows)", "judge.md", "[rows](api/soul/rows/index.md)"),
+        ("[verl](https://example.org/x) [here](#roles)", "judge.md", "[verl](https://example.org/x) [here](#roles)"),
+        ("[the config](../sft/config/sft.yaml)", "judge.md", "the config (`sft/config/sft.yaml`)"),
+        (CODE, "judge.md", CODE),
+    ],
+)
+def test_links_lead_to_pages_of_the_site(markdown: str, page: str, made: str) -> None:
+    assert shown(markdown, page) == made
 
 
 def test_a_link_to_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pydantic import ConfigDict
 
 from soul.judge import Judge
-from soul.one_turn import OneTurnTask, variant
+from soul.one_turn import OneTurnTask
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
 
@@ -36,37 +36,6 @@ Reward = Callable[[PromptRow, str], float]
 Critique = Callable[[PromptRow, str], str]
 
 
-class _FunctionTask(OneTurnTask[PromptRow]):
-    """The methods that all tasks of functions share; `function_task` sets name, headline and functions."""
-
-    row_type = PromptRow
-    reward_function: Reward
-    critique_function: Critique | None
-
-    def render(self, row: PromptRow) -> str:
-        return row.prompt
-
-    def gold(self, row: PromptRow) -> str:
-        return row.answer
-
-    def secrets(self, row: PromptRow) -> Sequence[str]:
-        return (row.answer,) if row.answer else ()
-
-    def target(self, row: PromptRow) -> str | None:
-        return row.answer or None
-
-    async def judge(self, row: PromptRow, episode: Episode, judge: Judge) -> Verdict:
-        reward = (
-            float(type(self).reward_function(row, episode.answer)) if episode.answer.strip() else self.headline.worst
-        )
-        return Verdict(reward, {self.headline.name: reward})
-
-    async def feedback(self, row: PromptRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
-        if (by_rule := type(self).critique_function) is not None:
-            return by_rule(row, episode.answer)
-        return await super().feedback(row, episode, verdict, judge)
-
-
 def function_task(
     name: str, reward: Reward, critique: Critique | None = None, headline: Metric | None = None
 ) -> type[OneTurnTask[PromptRow]]:
@@ -78,13 +47,36 @@ def function_task(
         critique: row and answer -> critique; None: the feedback's model writes it, from prompt, `answer` and attempt.
         headline: name and range of the reward; None: "reward", from 0 to 1.
     """
-    return variant(
-        _FunctionTask,
-        name,
-        f"The task {name}, of two functions.",
-        name=name,
-        headline=headline or Metric("reward", source="its function"),
-        reward_function=staticmethod(reward),
-        critique_function=critique and staticmethod(critique),
-        calls_per_feedback=0.0 if critique else OneTurnTask.calls_per_feedback,
-    )
+    of_the_set = headline or Metric("reward", source="its function")
+
+    class FunctionTask(OneTurnTask[PromptRow]):
+        """A task of two functions."""
+
+        row_type = PromptRow
+        headline = of_the_set
+        calls_per_feedback = 0.0 if critique else OneTurnTask.calls_per_feedback
+
+        def render(self, row: PromptRow) -> str:
+            return row.prompt
+
+        def gold(self, row: PromptRow) -> str:
+            return row.answer
+
+        def secrets(self, row: PromptRow) -> Sequence[str]:
+            return (row.answer,) if row.answer else ()
+
+        def target(self, row: PromptRow) -> str | None:
+            return row.answer or None
+
+        async def judge(self, row: PromptRow, episode: Episode, judge: Judge) -> Verdict:
+            said = episode.answer.strip()
+            value = float(reward(row, episode.answer)) if said else self.headline.worst
+            return Verdict(value, {self.headline.name: value})
+
+        async def feedback(self, row: PromptRow, episode: Episode, verdict: Verdict, judge: Judge) -> str | None:
+            if critique is not None:
+                return critique(row, episode.answer)
+            return await super().feedback(row, episode, verdict, judge)
+
+    FunctionTask.name = name
+    return FunctionTask

@@ -82,12 +82,9 @@ def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
     names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.metrics))
     numbers: dict[str, float] = {}
     for name in names:
-        ratings = list(zip(*([_value(opinion, name) for opinion in jury] for jury in juries), strict=True))
+        values = ([o.reward if name == "reward" else o.metrics.get(name) for o in jury] for jury in juries)
+        ratings = list(zip(*values, strict=True))
         alpha, exact = krippendorff_alpha(ratings), exact_match_share(ratings)
         numbers |= {f"alpha/{name}": alpha} if alpha is not None else {}
         numbers |= {f"exact/{name}": exact} if exact is not None else {}
     return numbers
-
-
-def _value(opinion: OpinionRecord, name: str) -> float | None:
-    return opinion.reward if name == "reward" else opinion.metrics.get(name)

@@ -177,8 +177,8 @@ class ExactTask(AnswerTask[RowT], Generic[RowT]):
         return Verdict(correct, metrics | ({f"accuracy_{part}": correct} if (part := self.part(row)) else {}))
 
 
-class LetterTask(ExactTask[RowT], Generic[RowT]):
-    """A one-turn task whose answer is one option's letter in `<answer>`: exact match.
+class OptionTask(AnswerTask[RowT], Generic[RowT]):
+    """A one-turn task whose answer names options by their letters.
 
     By default a row has the options as a list of texts and the right one as a letter or a text. Otherwise override
     `options` (letter -> text, in the order they are shown) and `gold` (the right letter).
@@ -208,6 +208,10 @@ class LetterTask(ExactTask[RowT], Generic[RowT]):
 
     def choices(self, row: RowT) -> Choices | None:
         return self.shown_choices(row, self.options(row))
+
+
+class LetterTask(OptionTask[RowT], ExactTask[RowT], Generic[RowT]):
+    """A one-turn task whose answer is one option's letter in `<answer>`: exact match."""
 
     def read(self, row: RowT, text: str, strict: bool) -> str | None:
         return tagged_letter(text, self.options(row), strict=strict)

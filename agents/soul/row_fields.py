@@ -54,6 +54,21 @@ def without_nulls(value: Any) -> Any:
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, Mapping) else value
 
 
+def nested_object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object in a field of a record, without its nulls, also if it is written as JSON; {} for an absent field.
+
+    Raises:
+        ValueError: the field holds something else.
+    """
+    try:
+        value = parse_literal(record[name]) if record.get(name) is not None else {}
+    except ValueError:
+        value = None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: is not a JSON object")
+    return dict(without_nulls(value))
+
+
 class RecordPart(BaseModel):
     """An object inside a record. As in the record itself (`Row`), an absent key and a null are the same."""
 
@@ -199,6 +214,24 @@ def _parse_if_structured(value: Any) -> Any:
         return parse_literal(value)
     except ValueError:
         return value
+
+
+def entries_of(value: Any) -> list[Any]:
+    """The entries of a list, also if it is written as JSON or a Python literal; any other value is the only entry."""
+    listed = _parse_if_structured(value)
+    is_list = hasattr(listed, "__iter__") and not isinstance(listed, str | Mapping)
+    return list(listed) if is_list else [value]
+
+
+def chat_turns(value: Any) -> list[tuple[str, str]] | None:
+    """Roles and texts of a chat's turns, without blank ones; None if it is neither a list of messages nor its JSON."""
+    chat = _parse_if_structured(value)
+    if not hasattr(chat, "__iter__") or isinstance(chat, str | Mapping):
+        return None
+    turns = list(chat)
+    if not all(isinstance(turn, Mapping) and isinstance(turn.get("content"), str) for turn in turns):
+        return None
+    return [(str(turn.get("role") or "").strip(), turn["content"].strip()) for turn in turns if turn["content"].strip()]
 
 
 def user_text(record: Mapping[str, Any]) -> str:

@@ -9,9 +9,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+import numpy as np
+
 from benchmarks.parity.comparison import Comparison, Score, authors_names, authors_score, judged_by_rule
-from soul.metrics.lexical import Lexis, gpt4o_tokens, jaccard_diversity, lexis
+from soul.metrics.lexical import Lexis, gpt4o_tokens, lexis
 from soul.metrics.ngram import bleu, rouge_l, token_f1
+from soul.metrics.set_metrics import Outcome, jaccard_pairs
 from soul.tasks.humanual import length_factor
 from soul.tasks.userllm_turn import intent_overlap, turn_tokens
 
@@ -155,7 +158,9 @@ def _their_role(normal: Callable[[str], str]) -> Score:
 
 
 def _openings(turns: Sequence[str]) -> float:
-    return jaccard_diversity([turn_tokens(turn) for turn in turns]) or 0.0
+    outcomes = [Outcome(place, 1.0, None, "worst") for place in range(len(turns))]
+    (diversity,) = jaccard_pairs("diversity", outcomes, list(map(turn_tokens, turns))).values(np.ones((1, len(turns))))
+    return float(np.nan_to_num(diversity))
 
 
 _HELPERS = "agents/userllm/helpers.py"

@@ -83,13 +83,6 @@ def run_in_process(
     return Ended(code, printed.out, printed.err)
 
 
-def error_of(main: Main, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command prints on stderr that refuses its input with exit code 2."""
-    capsys.readouterr()
-    assert main(list(words)) == 2
-    return capsys.readouterr().err
-
-
 def run_as_process(command: Sequence[str], mistake: Mistake, folder: Path | None = None) -> Ended:
     """Run a command (`["bash", "run_rl.sh"]`) with the mistake's words as a process of its own, in a folder."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(ANOTHER_COMMANDS)}

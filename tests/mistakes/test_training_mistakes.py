@@ -54,37 +54,28 @@ RL_COMMANDS = [
     *rows(
         {
             "algorithm.objektive=ditto": ["algorithm.objektive", "algorithm.objective?", "--cfg"],
-            "algorithm.objective=dito": ["algorithm.objective='dito'"],
             "trainer.save_freq=-5": ["trainer.save_freq=-5: use whole number from -1"],
-            "trainer.save_freq": ["trainer.save_freq", "key=value"],
             "data.train_files=[a.parquet": ["data.train_files", "quotes"],
             "platform=tpu": ["tpu", "cpu", "gpu"],
-            "--dry-run": ["--dry-run is not an option"],
             "actor_rollout_ref.actor.optim.lr=1e-6,1e-5": ["one value per key"],
             "run.dir=${oc.env:NO_SUCH_VARIABLE}": ["NO_SUCH_VARIABLE", "run.dir=${"],
             "tasks.coser.merged=true": ["coser", "merged"],
             "data.mixture.weights.hitomm=1": ["Did you mean 'hitom'"],
-            "judge.by_task.hitomm.model=a": ["hitomm"],
             "judge.base_url=http://127.0.0.1:9/v1": ["http://127.0.0.1:9/v1"],
             "judge.budget_usd=5": ["price_in"],
-            f"{ROLLOUT}.tensor_model_parallel_size=2": [f"{ROLLOUT}.tensor_model_parallel_size=2", "divide"],
             f"{MODEL}.path=nobody/nothing": ["nobody/nothing", "ACTOR_MODEL_PATH"],
             f"{MODEL}.path={{w}}/models/cut": [f"{MODEL}.path", "truncated"],
-            f"{MODEL}.external_lib=no.such.module": [f"{MODEL}.external_lib"],
             "run.dir='{w}/a file/run'": ["run.dir={w}/a file/run", "is a file"],
             "trainer.total_epochs=3": ["would end after 3 steps", "total_training_steps=200"],
             f"{ROLLOUT}.max_model_len=10000000": ["positions", "max_model_len=10000000"],
             "data.train_batch_size=8": ["data.train_batch_size=8", "4 rows"],
             "data.max_prompt_length=20": ["good.parquet, row 0", "max_prompt_length=20"],
-            "data.train_files=null": ["data.train_files"],
             "data.val_files=[{w}/seen.parquet]": ["good.parquet", "--without-overlap"],
             "data.train_files=[{w}/none.parquet]": ["none.parquet", "does not exist", "data.train", "TRAIN_FILES"],
             "data.train_files=[{w}/truncated.parquet]": ["truncated.parquet", "not a readable parquet"],
             "data.train_files=[{w}/no_rows.parquet]": ["no_rows.parquet", "no rows"],
             "data.train_files=[{w}/talks.parquet]": ["talks.parquet", "data_source"],
-            "data.train_files=[{w}/task.parquet]": ["task.parquet", "row 0", "data_source"],
             "data.train_files=[{w}/field.parquet]": ["field.parquet", "row 0, field question"],
-            "data.train_files=[{w}/type.parquet]": ["type.parquet", "row 0, field story"],
             # Keys in settings
             f"+judge.api_key={SECRET}": ["api_key_env"],
             f"judge.jury=[{{api_key:{SECRET}": ["api_key_env"],
@@ -107,22 +98,15 @@ RL_COMMANDS = [
 SFT_COMMANDS = rows(
     {
         "data.train_files='{w}/nowhere/*.parquet'": ["nowhere/*.parquet"],
-        "data.train_files='{w}/truncated.parquet'": ["truncated.parquet"],
         "data.train_files='{w}/good.parquet'": ["good.parquet", "messages"],
         "data.train_files='{w}/role.parquet'": ["role.parquet", "row 0"],
         "data.train_files='{w}/talks.parquet:0'": ["talks.parquet:0"],
         "data.train_files='{w}/pictures.parquet'": ["'images'", "text only"],
-        "data.train_files=null": ["empty", "DATA_DIR"],
         "data.max_promt_length=5": ["data.max_prompt_length?", "train_sft.py --cfg"],
         "data.messages_key=messages": ["data.messages_key is not read", "docs/sft_data.md"],
-        "actor_rollout_ref.actor.optim.lr=1e-5": ["optim.lr?"],
-        "optim.lr=0": ["optim.lr=0: use number above 0"],
-        "trainer.rl_test_freq=5": ["rl_test_files"],
-        "checkpoint.save_lora_only=true": ["model.lora_rank"],
         "data.default_train_role=null": ["talks.parquet", "a column train_role"],
         "model.chat_template={w}/bad.jinja": ["fails", "model.chat_template"],
         "model.path={w}/models/cut": ["model.path=", "truncated"],
-        "data.cache_dir='{w}/a file/cache'": ["a file", "data.cache_dir"],
         f"trainer.rl_test_arguments=[judge.api_key={SECRET}]": ["environment"],
         "data.max_prompt_length=20000": ["8,192"],
     }
@@ -230,7 +214,7 @@ def test_a_model_that_cannot_be_trained_is_refused(name: str, places: dict[str, 
     assert all(part in message for part in MODELS[name]), message
 
 
-@pytest.mark.parametrize("name", ["a=b", "it's", 'say "a"', "a b,c", "[a]", "{a}", "a$b", "mädchen-模型", "~a", "5"])
+@pytest.mark.parametrize("name", ["a=b", 'it\'s "a"', "[a b,c]{a}", "~a$b", "mädchen-模型", "5"])
 def test_any_name_reaches_the_config_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / name
     folder.mkdir()

@@ -44,11 +44,9 @@ def build(folder: Path) -> Path:
     write(folder / "seen.parquet", ELSEWHERE, {**ROW, "index": 1, "question": "Where was the lemon?"})
     nothing = {"data_source": pa.array([], pa.string()), "extra_info": pa.array([], pa.null())}
     pq.write_table(pa.table(nothing), folder / "no_rows.parquet")
-    write(folder / "task.parquet", ROW, data_source="hitomm")
-    write(folder / "field.parquet", {k: v for k, v in ROW.items() if k != "question"})
-    write(folder / "type.parquet", {**ROW, "story": ["a list"]})
     whole = (folder / "good.parquet").read_bytes()
     (folder / "truncated.parquet").write_bytes(whole[: len(whole) // 2])
+    write(folder / "field.parquet", {k: v for k, v in ROW.items() if k != "question"})
     write_talks(folder / "talks.parquet", TALK, TALK)
     write_talks(folder / "role.parquet", [{"role": "nobody", "content": "a"}, TALK[1]])
     write_talks(folder / "pictures.parquet", TALK, images=["a.png"])

@@ -1,8 +1,6 @@
 """All of our sources against the installed stack."""
 
-import ast
 import importlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from soul.errors import NotInstalled
@@ -37,7 +35,6 @@ def check_all() -> Findings:
     findings = Findings()
     files = sources()
     classes: list[type] = []
-    called = _names_read(files)
     for path, name in files.items():
         check_file(path, str(path.relative_to(ROOT)), findings)
         if name is None or name.endswith("__main__"):
@@ -53,20 +50,5 @@ def check_all() -> Findings:
         findings.check("modules", name, elsewhere)
         classes += subclasses_in(module)
     for cls in classes:  # after all imports: a base of ours is known by its subclasses
-        check_class(cls, called, findings)
+        check_class(cls, findings)
     return findings
-
-
-def check_files(paths: Iterable[Path]) -> Findings:
-    """Names and calls of other people's files."""
-    findings = Findings()
-    for path in paths:
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            check_file(file, str(file), findings)
-    return findings
-
-
-def _names_read(files: Iterable[Path]) -> set[str]:
-    """All attributes that our sources read."""
-    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}

@@ -11,15 +11,6 @@ from typing import Any
 
 from tests.names.uses import STACK, Findings, check_call
 
-# Python and typing fill these in for every class.
-_NOT_METHODS = frozenset(vars(object)) | {
-    "__abstractmethods__",
-    "__annotations__",
-    "__dict__",
-    "__weakref__",
-    "__parameters__",
-}
-
 
 def subclasses_in(module: ModuleType) -> Iterator[type]:
     """The classes of a module of ours that inherit from the stack."""
@@ -28,52 +19,27 @@ def subclasses_in(module: ModuleType) -> Iterator[type]:
             yield found
 
 
-def check_class(cls: type, called: set[str], findings: Findings) -> None:
-    """Check one subclass.
-
-    Args:
-        called: all names that our sources read as attributes. A method that is not in the base, and that nobody of ours
-            calls, was an override of something that is gone.
-    """
+def check_class(cls: type, findings: Findings) -> None:
+    """Check one subclass: what the base asks for, overrides, calls of `super()`, and attributes of `self`."""
     label = f"{cls.__module__}.{cls.__qualname__}"
     missing = [] if cls.__subclasses__() or ABC in cls.__bases__ else sorted(getattr(cls, "__abstractmethods__", ()))
     findings.check("classes", label, f"the base asks for {', '.join(missing)}" if missing else None)
     for name, ours in vars(cls).items():
-        if name in _NOT_METHODS or not isinstance(_plain(ours), _FUNCTION):
-            continue
         theirs = next((vars(base)[name] for base in _stack_bases(cls) if name in vars(base)), None)
-        if theirs is not None:
-            syntax = name.startswith("__") and name != "__init__"  # Python calls these by place
-            findings.check("overrides", f"{label}.{name}", None if syntax else _unfit(ours, theirs))
-        elif not name.startswith("__") and name not in called:
-            bases = ", ".join(base.__qualname__ for base in _stack_bases(cls))
-            findings.check(
-                "overrides", f"{label}.{name}", f"nobody calls it and {bases} has no such method: did it once?"
-            )
-    _check_body(cls, label, findings)
-
-
-def _check_body(cls: type, label: str, findings: Findings) -> None:
-    """Calls of `super().x(...)`, and attributes and calls of `self`."""
+        if theirs is not None and isinstance(_plain(ours), _FUNCTION) and not name.startswith("__"):
+            findings.check("overrides", f"{label}.{name}", _unfit(ours, theirs))
     attributes = None if any("__getattr__" in vars(base) for base in cls.__mro__) else _attributes(cls)
     for node in ast.walk(_tree(cls)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-            if attributes is not None:
-                found = node.attr in attributes
-                findings.check("attributes of self", label, None if found else f"self.{node.attr} is nowhere defined")
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        owner, name = node.func.value, node.func.attr
-        if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
-            above = next((vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)), None)
-            complaint = None if above is not None else f"super().{name}: no base has it"
-            findings.check("super calls", label, complaint)
-        elif isinstance(owner, ast.Name) and owner.id == "self":
-            above = inspect.getattr_static(cls, name, None)
-        else:
-            continue
-        if isinstance(above, _FUNCTION):
-            check_call(above, node, f"{label}: {ast.unparse(node.func)}", findings, bound=True)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self" and attributes is not None:
+            complaint = None if node.attr in attributes else f"self.{node.attr} is nowhere defined"
+            findings.check("attributes of self", label, complaint)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if ast.unparse(node.func.value) == "super()":
+                name = node.func.attr
+                above = next((vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)), None)
+                findings.check("super calls", label, None if above is not None else f"super().{name}: no base has it")
+                if isinstance(above, _FUNCTION):
+                    check_call(above, node, f"{label}: {ast.unparse(node.func)}", findings, bound=True)
 
 
 def _unfit(ours: Any, theirs: Any) -> str | None:
@@ -89,10 +55,8 @@ def _unfit(ours: Any, theirs: Any) -> str | None:
     base.pop("_ray_trace_ctx", None)  # Ray adds it to the methods of an actor
     kinds = {p.kind for p in mine.values()}
     if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in base.values()}:
-        return None  # the base says nothing of what it is called with
+        return None  # the base says nothing of what it is called with, as torch.autograd.Function's methods
     if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
-        return None
-    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in base.values()}:  # as torch.autograd.Function's methods
         return None
     shown = f"{inspect.signature(ours)} for {inspect.signature(theirs)}"
     by_place = [p.name for p in base.values() if p.kind in _BY_PLACE]

@@ -126,8 +126,6 @@ def check_call(target: Any, node: ast.Call, place: str, findings: Findings, boun
     family = target.__mro__ if isinstance(target, type) else (target,)
     if not callable(target) or any(getattr(one, "__qualname__", "") in NOT_AS_THEY_SAY for one in family):
         return
-    if "PreTrainedConfig" in [base.__name__ for base in getattr(target, "__mro__", ())]:
-        return  # transformers' configs keep what their signature does not name
     try:
         signature = inspect.signature(target)
     except (ValueError, TypeError):

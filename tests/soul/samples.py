@@ -5,18 +5,21 @@ where they are absent.
 """
 
 import asyncio
-import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from soul import examples
 from soul.rows.task_files import TaskRow, parse_row
 from soul.task_types import Episode, Verdict
 from soul.testing import FakeOpenAI, fake_judge
 
+# Of the tasks that differ only in name (AlignX, Humanual), one.
+TASKS = [name for name in examples.names() if not re.match(r"(alignx_|humanual-)", name)]
 DATA = Path(
     os.environ.get("SOUL_DATA_SOURCES") or Path(__file__).resolve().parents[2].parent / "shared" / "data"
 )  # parents[2] is the repository
@@ -29,6 +32,11 @@ class Sample(NamedTuple):
     record: Mapping[str, Any]
     right: tuple[str, ...]
     wrong: tuple[str, ...]
+
+    @property
+    def item(self) -> TaskRow:
+        """The validated row."""
+        return parse_row(self.task, self.record)
 
 
 HITOM = {
@@ -104,8 +112,7 @@ SAMPLES: dict[str, Sample] = {
 
 def load(name: str) -> tuple[Sample, TaskRow]:
     """The sample of that name and its validated row."""
-    sample = SAMPLES[name]
-    return sample, parse_row(sample.task, sample.record)
+    return SAMPLES[name], SAMPLES[name].item
 
 
 def tagged(answer: str) -> str:
@@ -135,8 +142,3 @@ def source(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"real records are absent: {path} (set SOUL_DATA_SOURCES to the folder that holds {parts[0]}/)")
     return path
-
-
-def real_hitom() -> list[dict[str, Any]]:
-    records = json.loads(source("hitom", "Hi-ToM_data.json").read_text())["data"]
-    return [{**record, "correct_answer": record["answer"]} for record in records]

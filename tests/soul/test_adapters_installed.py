@@ -20,7 +20,7 @@ def test_in_an_environment_of_its_own(extra, tmp_path):
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv" / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True, timeout=60)
     packages = [f"{ROOT}[{extra}]", "pytest", "pytest-timeout"]
-    install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *packages]
+    install = [uv, "pip", "install", "--quiet", "--python", python, *packages]
     subprocess.run(install, check=True, timeout=600)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", f"tests/soul/test_{extra}.py"]
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -33,16 +33,6 @@ def test_the_page_shows_the_task_that_is_made(package):
     assert not re.search(r"\{\{|\}\}", "".join(f.read_text() for f in package.rglob("*.*") if f.suffix == ".py"))
 
 
-def test_its_installation_is_found_from_the_folder_that_holds_the_project(package, tmp_path):
-    """There the project's folder looks like a package of the same name without files."""
-    uv = Path(sys.executable).with_name("uv")
-    words = ["--quiet", "--no-deps", "--no-build-isolation", "--python", sys.executable, "--target", tmp_path]
-    subprocess.run([uv, "pip", "install", *words, "--editable", package], check=True, timeout=120)
-    code = f"import site; site.addsitedir({str(tmp_path)!r}); import dilemmas; print(dilemmas.__file__)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=package.parent, capture_output=True, text=True, timeout=60)
-    assert found.stdout.strip() == str(package / "dilemmas" / "__init__.py"), found.stderr
-
-
 def test_the_commands_of_its_readme_work_as_printed(package):
     """All but the installation, which `install_new` stands for, playing, and training."""
     done = run(package, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "dilemmas/tests")

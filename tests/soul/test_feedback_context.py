@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from soul import examples, tasks
+from soul import examples
 from soul.examples.endpoint import answer
 from soul.feedback_context import FeedbackContext
 from soul.session import RefineSettings, Session, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
+from tests.soul.samples import TASKS
 
 FEEDBACK = RefineSettings(max_feedback_chars=500)
 
@@ -22,7 +23,7 @@ def session_of(name: str) -> Session:
     return asyncio.run(run_session(example.task, row, players, gateway, FEEDBACK, refine=False, contexts=True))
 
 
-@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("name", TASKS)
 def test_every_seat_of_the_draft_has_its_prompt_with_the_feedback(name: str) -> None:
     session = session_of(name)
     assert session.draft.episode is not None and session.refined is None

@@ -2,12 +2,8 @@
 
 import asyncio
 
-import pytest
-
-from soul import tasks
 from soul.function_task import PromptRow, function_task
 from soul.session import RefineSettings, run_session
-from soul.task_types import Episode
 from soul.testing.doubles import fake_gateway, scripted_players
 from soul.testing.replies import Json
 
@@ -43,23 +39,3 @@ def test_both_functions_are_called() -> None:
 def test_a_model_writes_the_critique_where_no_function_does() -> None:
     session = play(function_task("places", reward)(), lambda request: Json({"critique": "Think of water."}))
     assert session.feedback == "Think of water." and session.refined.verdict.metrics == {"reward": 0.5}
-
-
-def test_it_is_registered_as_a_class(monkeypatch) -> None:
-    class Point:
-        def load(self):
-            return function_task("places", reward, critique)
-
-    monkeypatch.setattr(tasks, "_external", lambda: {"places": Point()})
-    tasks.load.cache_clear()
-    try:
-        assert tasks.load("places").name == "places"
-    finally:
-        tasks.load.cache_clear()
-
-
-@pytest.mark.parametrize("answer", ["", "  "])
-def test_silence_earns_the_lowest_reward(answer) -> None:
-    task = function_task("places", lambda row, text: 1.0, critique)()
-    verdict = asyncio.run(task.judge(ROW, Episode({"policy": [{"role": "assistant", "content": answer}]}), None))
-    assert verdict.reward == 0.0

@@ -8,7 +8,6 @@ import pytest
 
 from soul import examples
 from soul.rows.task_files import parse_row
-from soul.tasks.sotopia_row import RELATIONSHIPS
 from tests.soul.samples import FANTOM_CHOICE, FANTOM_FACT, FANTOM_LIST, HITOM, PARATOMI
 
 
@@ -44,28 +43,24 @@ def test_a_record_tells_its_groups(name):
     assert groups(task, record) == want
 
 
-def example_groups(task, **changes):
-    return groups(task, {"index": 0, **examples.load(task).record(0), **changes})
+TOPIC = "Counting & Probability, Level 5. Concepts: Chance"
 
 
-def test_what_else_records_tell():
-    test = {"subtask": "Hinting Task Test", "ability": "Belief: Location false beliefs Belief: Second-order beliefs"}
-    assert example_groups("social_r1", **test) == {"test": "Hinting Task Test", "ability": "Belief"}
-    assert example_groups("social_r1", subtask="", ability=None) == {}
-    assert example_groups("coser", tag="ood") == {"books": "ood"}
-    math = example_groups("sim_arena_math", topic="Counting & Probability, Level 5. Concepts: Chance")
-    assert math == {"subject": "Counting & Probability", "level": "Level 5"}
-    assert example_groups("sim_arena_math", topic="how to add fractions") == {}
-    assert example_groups("humanual", dataset="humanual-news", category="sport") == {
-        "dataset": "humanual-news",
-        "category": "sport",
-    }
-    assert example_groups("humanual-news", dataset="humanual-news", category="") == {}
-    assert example_groups("sotopia", source="normbank")["environment"] == "normbank"
-    friends = example_groups("sotopia", relationship="3")
-    assert friends["relationship"] == RELATIONSHIPS[3]
-    assert "environment" not in example_groups("sotopia", source={"name": "x"})  # and no mistake either
-    assert "relationship" not in example_groups("sotopia", relationship="They met at a wedding in May.")
-    assert example_groups("lifechoices") == example_groups("humanllm") == {}
-    assert example_groups("mistakes") == {"image": "none"}
-    assert example_groups("mistakes", AnswerBText="![A graph of [x]](b.png)") == {"image": "described"}
+@pytest.mark.parametrize(
+    "task, changes, expected",
+    [
+        ("social_r1", {"subtask": "Hinting", "ability": "Belief: x"}, {"test": "Hinting", "ability": "Belief"}),
+        ("social_r1", {"subtask": "", "ability": None}, {}),
+        ("coser", {"tag": "ood"}, {"books": "ood"}),
+        ("sim_arena_math", {"topic": TOPIC}, {"subject": "Counting & Probability", "level": "Level 5"}),
+        ("sim_arena_math", {"topic": "how to add fractions"}, {}),
+        ("humanual", {"dataset": "humanual-news", "category": "x"}, {"dataset": "humanual-news", "category": "x"}),
+        ("humanual-news", {"dataset": "humanual-news", "category": ""}, {}),
+        ("sotopia", {"source": {"name": "x"}, "relationship": "3"}, {"relationship": "friends", "position": "agent1"}),
+        ("sotopia", {"source": "x", "relationship": "Met in May."}, {"environment": "x", "position": "agent1"}),
+        ("mistakes", {"AnswerBText": "![A graph of [x]](b.png)"}, {"image": "described"}),
+        ("lifechoices", {}, {}),
+    ],
+)
+def test_an_examples_record_tells_its_groups(task, changes, expected):
+    assert groups(task, {"index": 0, **examples.load(task).record(0), **changes}) == expected

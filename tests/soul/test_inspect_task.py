@@ -15,7 +15,7 @@ from inspect_ai.model import get_model  # noqa: E402
 from soul import examples  # noqa: E402
 from soul.examples.__main__ import write  # noqa: E402
 from soul.inspect_task import soul  # noqa: E402
-from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized  # noqa: E402
+from soul.testing import FakeOpenAI, ServerError, Unauthorized  # noqa: E402
 from tests.soul import adapted  # noqa: E402
 from tests.soul.adapted import played_by_our_engine, policy_or_judge  # noqa: E402
 
@@ -43,6 +43,7 @@ def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_
         ours = {sample.number: sample for sample in samples}
         log = evaluated(fake, soul(set=file, **JUDGE, **{"judge.base_url": fake.url}), tmp_path / "logs")
     assert log.status == "success" and not fake.errors
+    right, example = name == "hitom", examples.load(name)  # hitom has a right answer
     assert len(log.samples) == len(ours) == 5
     for sample in log.samples:
         draft, found = ours[sample.id].draft, sample.scores["verdict"]
@@ -51,35 +52,12 @@ def test_rewards_and_conversations_are_those_of_our_own_engine(name, seats, tmp_
         assert sample.store["played"]["seats"] == draft.seats and len(draft.seats) >= seats
         spoken = [m.text for m in sample.messages if m.role == "assistant"]
         assert spoken == [m["content"] for said in draft.seats.values() for m in said if m["role"] == "assistant"]
+        assert sample.target == (example.task.target(example.row(sample.id)) or "") and right == bool(sample.target)
+        assert (found.answer == sample.target) == (found.value == 1.0) if right else found.answer in spoken
     (headline,) = (score for score in log.results.scores if score.name == "verdict")
     assert headline.metrics["mean"].value == pytest.approx(sum(s.draft.reward for s in ours.values()) / 5)
     assert (headline.scored_samples, headline.unscored_samples) == (5, 0)
     assert len({s.draft.reward for s in ours.values()}) > 1 or name != "hitom"
-
-
-@pytest.mark.parametrize("name", ["hitom", "sotopia"])
-def test_the_target_is_the_right_answer_and_the_answer_is_the_policys_own(name, tmp_path):
-    def marked(request):  # every turn of the policy can be told from those of partners; nobody leaves
-        reply = policy_or_judge(request)
-        spoken = f'{{"action_type": "speak", "argument": "Turn {request.number} of mine."}}'
-        return Text(spoken) if own(request) and "action_type" in request.text else reply
-
-    def own(request):
-        return request.body["model"] == "under-test"
-
-    with FakeOpenAI(marked) as fake:
-        task = soul(set=rows(name, tmp_path, 4), **JUDGE, **{"judge.base_url": fake.url})
-        log = evaluated(fake, task, tmp_path / "logs")
-        said = [marked(request).content for request in fake.requests if own(request)]
-    example = examples.load(name)
-    for sample in log.samples:
-        row, found = example.row(sample.id), sample.scores["verdict"]
-        if name == "hitom":
-            assert sample.target == example.task.target(row) != ""
-            assert (found.answer == sample.target) == (found.value == 1.0)
-        else:
-            assert found.answer in said
-            assert sample.target == ""
 
 
 def test_a_sample_without_a_verdict_is_unscored_and_counted(tmp_path):

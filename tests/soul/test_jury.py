@@ -172,23 +172,6 @@ def test_the_end_of_the_run_is_not_hidden_behind_the_quorum(cause):
     assert (verdict.reward, verdict.jury[1].failure) == (1.0, cause)
 
 
-class Buggy(Scored):
-    async def judge(self, row, episode, judge):
-        if judge.endpoint.model == "member-0":
-            raise ZeroDivisionError("a bug of the task")
-        return await super().judge(row, episode, judge)
-
-
-def test_a_bug_is_no_opinion_and_leaves_nobody_asking_behind_its_back():
-    with jury_of([says(1), says(2, delay=0.2), says(3, delay=0.2)]) as (gateway, fake):
-        scope = gateway.scope()
-        with pytest.raises(ZeroDivisionError):
-            run(gateway, judge_with_jury(Buggy(), Row(index=0), EPISODE, scope))
-    usage = scope.usage()["judge"]
-    assert len(fake.requests) == usage.requests == 2
-    assert usage.prompt_tokens == sum(len(request.text.split()) for request in fake.requests)  # paid, and counted
-
-
 def test_contentless_is_raised_once_and_nobody_is_asked():
     silence = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Solution:"}]})
     with jury_of([says(9)] * 3) as (gateway, fake), pytest.raises(Contentless):
@@ -215,9 +198,6 @@ def test_a_session_keeps_the_single_opinions():
     assert trace["feedback"] == "warmer"
     assert (session.usage["judge"].calls, session.usage["judge"].failures) == (6, {"refusal": 2})
     assert agreement([attempt.jury for attempt in session.to_record().attempts])["exact/reward"] == 0.0
-
-
-# --- agreement
 
 
 # --- the canary
@@ -269,8 +249,3 @@ def test_a_canary_is_another_model_than_the_judges():
     for judge in ({"canary": {"model": "gpt"}}, {"jury": ["a", "bird"], "canary": {"model": "bird"}}):
         with pytest.raises(BadSettings, match="is a judge of this run"):
             of(**judge)
-
-
-def test_a_canary_has_nothing_to_say_where_the_policy_said_nothing():
-    session, asked = canary_of(says(8.0), says(3.0), text="")
-    assert session.draft.contentless and session.draft.canary is None and not asked

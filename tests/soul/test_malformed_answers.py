@@ -13,6 +13,7 @@ from soul.judge.call.untrusted import contentless
 from soul.leaks.redaction import redact
 from soul.session import SAID_NOTHING, RefineSettings, run_session
 from soul.testing import fake_gateway, scripted_players
+from tests.soul.samples import TASKS
 
 TAGS = re.compile(r"</?(?:answer|response)>")
 LABELS = re.compile(r"^(?:Query|Response|Message):\s*", re.MULTILINE)
@@ -46,8 +47,6 @@ MALFORMED = [
     lambda text: f"{bare(text)} <|endconversation>",
     lambda text: f"[I will say this now. {bare(text)}",
 ]
-# Of the tasks that differ only in name (AlignX, Humanual), one.
-TASKS = [name for name in examples.names() if not re.match(r"(alignx_|humanual-)", name)]
 ROWS = {"fantom": 4, "userllm": 4, "socsci210": 3}  # their rows ask for different forms
 
 

@@ -26,6 +26,7 @@ from soul.record import (
 )
 from soul.session import RefineSettings, run_session
 from soul.testing import FakeOpenAI, fake_gateway, scripted_players
+from tests.soul.samples import TASKS
 
 HALF = "half of a pair: \ud83d, and \u2028 </script> größer"
 
@@ -120,7 +121,7 @@ def test_every_field_is_read_back_as_it_was_written(ascii_only):
     )
 
 
-@pytest.mark.parametrize("name", examples.names())
+@pytest.mark.parametrize("name", TASKS)
 def test_a_session_of_every_task_keeps_episode_and_base_context(name):
     example = examples.load(name)
     row = example.row(0)
@@ -143,12 +144,9 @@ def test_a_session_of_every_task_keeps_episode_and_base_context(name):
     [
         (b"\xff\xfe", "UnicodeDecodeError"),
         (b"hello", "JSONDecodeError"),
-        (b"3", "TypeError"),
-        (b'["a"]', "ValueError"),
         (b"null", "TypeError"),
         (b'{"schema_version": 3, "task": "hitom"}', "has schema_version 3; this release reads 2"),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0}', "draft: is missing"),
-        (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": 5}', "draft: "),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": {"reward": "7"}}', "draft.reward: "),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": {"reward": true}}', "draft.reward: "),
         (b'{"schema_version": 2, "task": "hitom", "number": 0, "row": 0, "draft": {"reward": NaN}}', "draft.reward: "),

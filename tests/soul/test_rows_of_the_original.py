@@ -5,6 +5,10 @@ import json
 import pytest
 
 from soul.rows.task_files import parse_row
+from tests.soul.tasks.mirrorbench_talks import RECORD as HAMMOCK
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, LIFECHOICES
+from tests.soul.tasks.sim_arena_cases import MATH as MATH_TALK
+from tests.soul.tasks.userllm_rows import CSQA
 
 SCENE = {
     "book": "Weir",
@@ -96,3 +100,36 @@ def test_a_row_of_the_original_is_a_row_of_ours_alone_and_among_others(task):
     assert alone.row == among.row and alone.task.prompt(alone.row)
     target = alone.task.target(alone.row)
     assert target is None if right is None else right in (target or "")
+
+
+QUESTION = LIFECHOICES["Multiple Choice Question"]
+FLAT = {name.lower().replace(" ", "_"): value for name, value in QUESTION.items()}
+CHAIN = json.loads(BEHAVIOR_CHAIN["raw"])
+SPOKEN = [{"role": "user", "content": "who built it"}, {"role": "assistant", "content": "No idea."}]
+# Task -> one record in the forms of public files: nested, as JSON, flat, under other names.
+FORMS = {
+    "lifechoices": [
+        LIFECHOICES,
+        {**LIFECHOICES, "Multiple Choice Question": json.dumps(QUESTION)},
+        {**LIFECHOICES, "Multiple Choice Question": None, **FLAT},
+        {**LIFECHOICES, "Multiple Choice Question": None, **FLAT, "options": str(FLAT["options"])},
+    ],
+    "behavior_chain": [BEHAVIOR_CHAIN, {"index": 0, "raw": CHAIN}, {"index": 0, **CHAIN}],
+    "sim_arena_math": [MATH_TALK, {"index": 3, "raw": MATH_TALK}, {"index": 3, "raw": json.dumps(MATH_TALK)}],
+    "mirrorbench": [
+        {"index": 1, **HAMMOCK},
+        {"index": 1, **HAMMOCK, "turns": json.dumps(HAMMOCK["turns"])},
+        {"index": 1, **HAMMOCK, "turns": None, "conversation": tuple(HAMMOCK["turns"])},
+    ],
+    "userllm": [
+        {"index": 1, **CSQA, "conversation_history": "User: who built it\nAssistant: No idea."},
+        {"index": 1, **CSQA, "choices": json.dumps(CSQA["choices"]), "conversation_history": SPOKEN},
+        {"index": 1, **CSQA, "opening_prompt": "", "conversation_history": json.dumps(SPOKEN)},
+    ],
+}
+
+
+@pytest.mark.parametrize("task", FORMS)
+def test_every_form_of_a_record_is_one_row(task):
+    first, *others = (parse_row(task, record).row for record in FORMS[task])
+    assert all(row == first for row in others)

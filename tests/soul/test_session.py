@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from soul.errors import PolicyFailure
-from soul.rows.task_files import parse_row
-from soul.session import RefineSettings, run_session
+from soul.judge import Contentless
+from soul.session import SAID_NOTHING, RefineSettings, run_session
 from soul.task_types import Metric, Row, Verdict
 from soul.testing import (
     Empty,
@@ -25,9 +25,9 @@ from soul.testing import (
     ServerError,
     WrongSchema,
     fake_gateway,
+    fake_judge,
     scripted_players,
 )
-from tests.soul.samples import HITOM, load
 from tests.soul.spoken_task import SpokenTask
 
 pytestmark = pytest.mark.smoke
@@ -55,7 +55,7 @@ class Scored(SpokenTask):
 
     async def judge(self, row, episode, judge):
         self.log.append(("judge", episode.answer))
-        opinion = await judge.ask(Opinion, "Score.", {"answer": episode.answer})
+        opinion = await judge.ask(Opinion, "Score.", {"answer": episode.answer}, policy_texts=[episode.answer])
         return Verdict(opinion.score, {"length": float(len(episode.answer))}, opinion.critique)
 
     async def feedback(self, row, episode, verdict, judge):
@@ -296,44 +296,43 @@ def test_an_empty_feedback_is_never_shown(nothing):
     assert session.feedback_failure is not None
 
 
-# --- many sessions
+# --- a policy that says nothing
 
 
-def hitom_sessions(count, judge, policy="<answer>A</answer>"):
-    async def all_of_them():
-        item = parse_row("hitom", HITOM)
-        players = scripted_players(policy)
-        return await asyncio.gather(
-            *(run_session(item.task, item.row, players, judge, ALWAYS, step=n) for n in range(count))
-        )
+def test_a_draft_that_says_nothing_gets_the_lowest_reward_unasked():
+    def policy(messages):
+        return "I am so glad." if SAID_NOTHING in messages[-1]["content"] else "Solution:"
 
-    return asyncio.run(all_of_them())
-
-
-def test_a_flaky_judge_masks_the_sessions_it_hit_and_no_others():
-    fake = FakeOpenAI(lambda request: Refusal() if request.number % 3 == 0 else Json({"critique": "Look."}))
-    sessions = hitom_sessions(40, fake_gateway(fake, max_reasks=0))
-    refused = [session for session in sessions if session.feedback_failure]
-    assert len(refused) == 14
-    assert all(session.draft.valid for session in sessions)
-    assert all((session.refined is None) == (session.feedback_failure is not None) for session in sessions)
-    assert sum(session.usage["feedback"].failures["refusal"] for session in sessions) == len(refused)
+    fake = FakeOpenAI(opinions(0.5))
+    session = run(Scored(), fake, policy=policy)
+    assert session.draft.contentless and session.draft.failure is None and not session.refined.contentless
+    assert (session.draft.verdict.reward, session.refined.verdict.reward) == (-3.0, 0.5)
+    assert session.feedback == SAID_NOTHING and len(fake.requests) == 1 and "so glad" in fake.requests[0].text
+    trace = json.loads(session.to_record().to_line())
+    assert (trace["draft"]["contentless"], trace["draft"]["reward"], trace["draft"]["failure"]) == (True, -3.0, None)
 
 
-def test_usage_is_counted_per_session():
-    async def drive():
-        judge = fake_gateway([*opinions(0.5)])
-        players = scripted_players("word")
-        return judge, await asyncio.gather(
-            *(run_session(Scored(), Row(index=n), players, judge, ALWAYS, refine=n == 0) for n in range(3))
-        )
+def test_a_refined_episode_may_say_nothing_too():
+    session = run(Scored(), opinions(0.5), policy=lambda messages: ":" if "warmer" in str(messages) else "draft")
+    assert (session.refined.contentless, session.refined.verdict.reward) == (True, -3.0)
 
-    judge, (refined, plain, other) = asyncio.run(drive())
-    assert [session.usage.keys() for session in (refined, plain, other)] == [{"judge"}] * 3
-    refined, plain, other = (session.usage["judge"] for session in (refined, plain, other))
-    assert (refined.calls, plain.calls, other.calls) == (2, 1, 1)
-    assert refined.prompt_tokens == 2 * plain.prompt_tokens > 0
-    assert refined.completion_tokens == 2 * other.completion_tokens > 0
+
+def test_a_task_decides_what_a_silent_policy_hears():
+    class Silent(Scored):
+        async def feedback(self, row, episode, verdict, judge):
+            return None
+
+    session = run(Silent(), opinions(0.5), policy=lambda messages: "...")
+    assert session.draft.contentless and session.refined is session.feedback_failure is None and session.usage == {}
+
+
+def test_nobody_is_asked_about_nothing():
+    fake = FakeOpenAI(Json({"score": 9, "critique": "Well said."}))
+    judge = fake_judge(fake)
+    for said, min_words in ((["Thought process:"], 1), (["", " "], 1), (["Yes."], 3)):
+        with pytest.raises(Contentless):
+            asyncio.run(judge.ask(Opinion, "Score.", {"reply": said}, policy_texts=said, min_words=min_words))
+    assert not fake.requests and (judge.usage.calls, judge.usage.failures) == (0, {})
 
 
 def test_the_trace_line_is_json_and_tells_the_whole_story():
@@ -349,17 +348,3 @@ def test_the_trace_line_is_json_and_tells_the_whole_story():
     failed = json.loads(run(Faulty("play"), opinions(0)).to_record().to_line())
     assert failed["draft"]["valid"] is False and "ZeroDivisionError" in failed["draft"]["failure"]["detail"]
     assert failed["refined"] is None
-
-
-def test_a_session_of_a_real_task_from_end_to_end():
-    sample, item = load("hitom")
-    fake = FakeOpenAI(Json({"critique": "The answer is B, the red crate: Mia moved it while you looked at the box."}))
-
-    def policy(messages):
-        return "<answer>B</answer>" if "A coach read" in messages[-1]["content"] else "<answer>A</answer>"
-
-    session = asyncio.run(run_session(item.task, item.row, scripted_players(policy), fake_gateway(fake), ALWAYS))
-    assert (session.draft.verdict.reward, session.refined.verdict.reward) == (0.0, 1.0)
-    assert len(session.redacted) == 2 and "crate" not in session.feedback
-    asked = fake.requests[0].text
-    assert sample.record["correct_answer"] in asked and "<answer>A</answer>" in asked

@@ -3,8 +3,8 @@
     soul audit talks.jsonl results.json --json faults.json
 
 A file is what `soul serve --keep` writes; or JSON lines with `messages`, whose `user` is the person, and with what the
-person was told (`instructions`, or a first `system` message) and optionally `goal`, a list of words that must be said
-before the end; or a results.json of tau2, or tau-USI's people. The table counts the turns that break each rule.
+person was told (`instructions`, or a first `system` message); or a results.json of tau2, or tau-USI's people. The table
+counts the turns that break each rule.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _transcript(name: str, record: Mapping[str, Any]) -> Transcript:
     ]
     run, reward = str(record.get("trial", instance[len(task) :])), record.get("reward")
     reward = None if reward is None else float(reward)
-    return Transcript(name, tuple(messages), told, tuple(record.get("goal") or ()), task, run, reward)
+    return Transcript(name, tuple(messages), told, task, run, reward)
 
 
 def _records(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

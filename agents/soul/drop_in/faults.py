@@ -1,7 +1,7 @@
 """Find the faults of a user's turns by rule: in transcripts (`soul audit`), and before a turn is sent (`soul serve`).
 
 A rule sees words, not their meaning. It knows a number that nobody gave the user, but no false wish; and it sees that a
-goal is open in the assistant's last words alone, unless the transcript names words of the goal. rules.json has phrases.
+goal is open in the assistant's last words alone. rules.json has phrases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ RULES: Mapping[str, str] = DATA["rules"]  # name -> meaning
 PHRASES = {name: re.compile("|".join(parts), re.I | re.M) for name, parts in DATA["phrases"].items()}
 STOP = re.compile(r"###[A-Z][A-Z_-]*###|<\|endconversation\|>")
 _FEWEST_WORDS = 4  # a shorter turn may come twice, as in "yes please"
-_LATE_TURNS = 3  # of the user, after the last word of its goal
 _UNITS = re.compile(r"(?<=\d)(?:st|nd|rd|th|am|pm|s|gb|mb|kg|km)\b|[#$€£,]")
 
 
@@ -35,7 +34,6 @@ class Transcript:
     name: str  # file and line
     messages: tuple[Message, ...]
     instructions: str = ""  # what the person was told; "" if unknown
-    goal: tuple[str, ...] = ()  # words that either side must have said before the person may end
     task: str = ""  # such as retail_12
     run: str = ""  # which of several conversations of the task this is
     reward: float | None = None  # the assistant's, for its task
@@ -43,11 +41,6 @@ class Transcript:
     def said_by(self, role: str) -> list[str]:
         """The texts of a role, without stop tokens."""
         return [said(message["content"]) for message in self.messages if message["role"] == role]
-
-    def open_words(self) -> list[str]:
-        """The words of the goal that nobody has said."""
-        talk = " ".join(word for message in self.messages for word in words(message["content"]))
-        return [part for part in self.goal if f" {' '.join(words(part))} " not in f" {talk} "]
 
 
 class Finding(NamedTuple):
@@ -102,9 +95,6 @@ def _early(past: Transcript, text: str, stop: str) -> str:
         return "" if told else "the assistant has transferred nobody"
     if "SCOPE" in stop:
         return ""
-    spoken: Message = {"role": "user", "content": text}
-    if left := replace(past, messages=(*past.messages, spoken)).open_words():
-        return f"not said yet: {', '.join(left)}"
     declines = PHRASES["declines"].search(text) and not PHRASES["agrees"].search(text)
     if declines or PHRASES["farewell"].search(text):
         return ""
@@ -115,16 +105,13 @@ def _early(past: Transcript, text: str, stop: str) -> str:
 
 
 def _late(past: Transcript, text: str, stops: bool) -> str:
-    own = [place for place, message in enumerate(past.messages) if message["role"] == "user"]
-    if any(STOP.search(past.messages[place]["content"]) for place in own):
+    if any(STOP.search(message["content"]) for message in past.messages if message["role"] == "user"):
         return "it had ended before"
     if stops:
         return ""
     if PHRASES["farewell"].search(text) and any(PHRASES["farewell"].search(each) for each in past.said_by("user")):
         return "it said goodbye before"
-    settled = past.goal and len(own) >= _LATE_TURNS and past.messages[: own[1 - _LATE_TURNS]]
-    late = settled and not replace(past, messages=settled).open_words()
-    return f"all words of its goal were said {_LATE_TURNS} turns before" if late else ""
+    return ""
 
 
 def _invented(past: Transcript, text: str) -> Sequence[str]:

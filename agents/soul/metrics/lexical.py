@@ -12,9 +12,7 @@ import statistics
 import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cache
-from itertools import combinations
 from typing import Any, NamedTuple
 
 WINDOW = 50  # tokens in the window of MATTR
@@ -147,13 +145,3 @@ def lexical_score(turns: Sequence[str], human: Sequence[str], deviation: Lexis) 
         return 0.0
     needed = max(MIN_TOKENS, min(len(human_tokens), WINDOW) / 2)
     return likeness(own, other, deviation) * min(1.0, len(own_tokens) / needed)
-
-
-def jaccard_diversity(sets: Sequence[AbstractSet[object]]) -> float | None:
-    """Mean Jaccard distance over all pairs: 0 if all are equal, 1 if they share nothing; None for fewer than two sets.
-
-    Two empty sets are equal.
-    """
-    if len(sets) < 2:
-        return None
-    return statistics.fmean(1 - len(a & b) / len(a | b) if a or b else 0.0 for a, b in combinations(sets, 2))

@@ -5,14 +5,13 @@ in the field `raw` or as separate fields.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Options, Prose, parse_literal, to_prose, without_nulls
+from soul.row_fields import Options, Prose, entries_of, nested_object, to_prose, without_nulls
 from soul.task_types import Metric, NotBlank, Row
 
 RULES = """\
@@ -43,10 +42,7 @@ class BehaviorChainRow(Row):
     def _unpack(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        raw = parse_literal(record["raw"]) if record.get("raw") is not None else {}
-        if not isinstance(raw, Mapping):
-            raise ValueError(f"raw: expected an object, got {type(raw).__name__}")
-        outer = without_nulls(record)
+        raw, outer = nested_object(record, "raw"), without_nulls(record)
         merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
         merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))
         # Drop blank texts: a field may be blank under one of its names and have its text under the other.
@@ -65,22 +61,13 @@ class BehaviorChainRow(Row):
 
 def _count(chain: Any) -> int | None:
     """Number of scenes of a chain; None for plain text, in which the scenes cannot be told apart."""
-    if isinstance(chain, str) and chain.lstrip()[:1] == "[":
-        with suppress(ValueError):
-            chain = parse_literal(chain)
-    if not chain:
-        return 0
-    listed = isinstance(chain, list | tuple) and all(isinstance(scene, Mapping) for scene in chain)
-    return len(chain) if listed else None
+    scenes = entries_of(chain) if chain else []
+    return len(scenes) if all(isinstance(scene, Mapping) for scene in scenes) else None
 
 
 def _each(value: Any, write: Callable[[Mapping[str, Any]], str]) -> list[str]:
     """The entries of a list as prose, objects by `write`; a plain text is one entry."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        with suppress(ValueError):  # a text that only starts with a bracket stays a text
-            value = parse_literal(value)
-    entries = value if isinstance(value, list | tuple) else [value]
-    texts = (write(entry) if isinstance(entry, Mapping) else to_prose(entry) for entry in entries)
+    texts = (write(entry) if isinstance(entry, Mapping) else to_prose(entry) for entry in entries_of(value))
     return [text for text in texts if text]
 
 

@@ -9,6 +9,7 @@ Two metrics need no judge and equal the values in CoSER's published files: `bleu
 of the longest common subsequence of words), over texts in which the speakers' names precede the turns.
 """
 
+import random
 import re
 import statistics
 from collections import Counter
@@ -38,9 +39,7 @@ from soul.tasks.coser_stage import (
     SpokenLine,
     audible,
     character_lines,
-    named,
     same_name,
-    stand_in,
 )
 
 DIMENSIONS = ("storyline_consistency", "anthropomorphism", "character_fidelity", "storyline_quality")
@@ -236,12 +235,12 @@ class CoSER(Task[CoSERRow]):
             "last_speaker": lines[-1].speaker,
             "candidates": candidates,
         }
-        answer = await environment.ask(NextSpeaker, self.predictor, data)
-        chosen = named(answer.next_speaker, candidates)
-        if chosen is not None:
+        named = same_name((await environment.ask(NextSpeaker, self.predictor, data)).next_speaker)
+        if chosen := next((name for name in candidates if same_name(name) == named), None):
             return chosen
+        # Exactly one candidate must be named. Otherwise the stand-in is the same every time the row is played.
         main = [name for name in others if name in row.majors or name == ENVIRONMENT]
-        return stand_in(main or others, row.index, len(lines))
+        return random.Random(f"coser:{row.index}:{len(lines)}").choice(main or others)
 
     async def judge(self, row: CoSERRow, episode: Episode, judge: Judge) -> Verdict:
         assert isinstance(episode, Scene), episode

@@ -7,8 +7,6 @@ A turn is `[thought] speech (action)`. Thoughts are private: the other character
 predictor and the judge do not see them.
 """
 
-import json
-import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,7 @@ from soul.answers.thinking import without_thinking
 from soul.dialogue import View
 from soul.judge.call.untrusted import neutral
 from soul.message import Message
-from soul.row_fields import MARK, Label, RecordPart, as_list, without_nulls
+from soul.row_fields import MARK, Label, RecordPart, as_list, nested_object, without_nulls
 from soul.task_types import Episode, NotBlank, Row
 
 ENVIRONMENT = "Environment"
@@ -130,18 +128,8 @@ def same_name(name: str) -> str:
     return " ".join(name.split()).strip("\"'`*_<>.: ").casefold()
 
 
-def named(answer: str, candidates: Sequence[str]) -> str | None:
-    """The candidate that an answer names; None unless the answer is exactly one candidate's name."""
-    return next((name for name in candidates if same_name(name) == same_name(answer)), None)
-
-
-def stand_in(candidates: Sequence[str], index: int, round_: int) -> str:
-    """A random speaker if the predictor named no valid candidate; the same every time the row is played."""
-    return random.Random(f"coser:{index}:{round_}").choice(list(candidates))
-
-
-_OBJECTS = frozenset({"plot", "plot_characters", "key_characters", "character_profiles", "dialogues"})
-_NAMES = frozenset({"speaking_characters_w_env", "major_characters"})
+_OBJECTS = {"plot", "character_profiles"}
+_LISTS = {"plot_characters", "key_characters", "dialogues", "speaking_characters_w_env", "major_characters"}
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])(?=\s)|(?=\n)")
 
 # The profiles as (character, sentence) pairs, in which the characters take turns.
@@ -193,22 +181,13 @@ class CoSERRow(Row):
     def _flattened(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        outer = without_nulls(record)
-        scene = without_nulls(_json("circumstance", outer.pop("circumstance", {})))
-        if not isinstance(scene, dict):
-            raise ValueError("circumstance is not a JSON object")
-        fields: dict[Any, Any] = {**scene, **outer}
-        fields |= {name: as_list(fields[name]) for name in _NAMES & fields.keys()}
-        fields |= {name: _json(name, fields[name]) for name in _OBJECTS & fields.keys()}
-        plot = fields.pop("plot", None)
-        if isinstance(plot, Mapping):
-            renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
-            fields = {**without_nulls(renamed), **fields}
-        if isinstance(fields.get("character_profiles"), Mapping):
-            profiles = fields["character_profiles"] = without_nulls(fields["character_profiles"])
-            sentences = _dealt({str(name): text for name, text in profiles.items() if isinstance(text, str)})
-            fields = {"shown_profiles": sentences, **fields}
-        return fields
+        fields = {**nested_object(record, "circumstance"), **without_nulls(record)}
+        fields |= {name: as_list(fields[name]) for name in _LISTS & fields.keys()}
+        fields |= {name: nested_object(fields, name) for name in _OBJECTS & fields.keys()}
+        plot, profiles = fields.pop("plot", {}), fields.get("character_profiles", {})
+        renamed = {"plot_summary": plot.get("summary"), "plot_characters": plot.get("key_characters")}
+        sentences = _dealt({str(name): text for name, text in profiles.items() if isinstance(text, str)})
+        return {**without_nulls(renamed), "shown_profiles": sentences, **fields}
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -249,13 +228,6 @@ class CoSERRow(Row):
             profile += f" {MARK}" if profile and profile != whole else ""
         description = next((one.description.strip() for one in self.plot_characters if one.name == name), "")
         return "\n\n".join(text for text in (description, profile) if text)
-
-
-def _json(name: str, value: Any) -> Any:
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        raise ValueError(f"{name} is not valid JSON") from None
 
 
 def _dealt(profiles: Mapping[str, str]) -> Sentences:

@@ -43,25 +43,13 @@ class HiToM(LetterTask[HiToMRow]):
     gold_field = "correct_answer"
     headline = Metric("accuracy", source="paper, section 4 (Theory of Mind) and table 1")
     critic = load_prompt("choice/critique_of_a_mind_reader", 3)
-    rules = RULES
-    form = FORM
 
     def render(self, row: HiToMRow) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
-        return (
-            f"{self.rules}\n\nStory:\n{row.story}\n\n{extra}"
-            f"Question: {row.question}\nChoices: {row.choices}\n\n{self.form}"
-        )
+        return f"{RULES}\n\nStory:\n{row.story}\n\n{extra}Question: {row.question}\nChoices: {row.choices}\n\n{FORM}"
 
     def options(self, row: HiToMRow) -> Mapping[str, str]:
         return parse_options(row.choices)
-
-    def gold(self, row: HiToMRow) -> str:
-        options = self.options(row)
-        for letter, text in options.items():
-            if text == row.correct_answer:
-                return letter
-        raise ValueError(f"{row.correct_answer!r} is not among the choices {list(options.values())}")
 
     def reference(self, row: HiToMRow) -> str:
         return row.correct_answer

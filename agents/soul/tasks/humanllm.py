@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from soul.answers.extraction import folded, introduced, tagged_answer, undressed
 from soul.judge import Judge
-from soul.leaks.quotations import Choices
-from soul.one_turn import AnswerTask, letter_options, with_letter
+from soul.one_turn import AnswerTask, OptionTask, letter_options, with_letter
 from soul.prompts import load_prompt
 from soul.row_fields import (
     CleanText,
@@ -21,7 +20,6 @@ from soul.row_fields import (
     gold_letter,
     option_references,
     option_texts,
-    options_by_letter,
     user_text,
 )
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
@@ -67,45 +65,29 @@ class HumanLLMRow(Row):
 
 
 def without_candidates(text: str, candidates: Sequence[str]) -> str:
-    """Remove the list of all candidates, if there is one; the prompt lists them with new letters.
+    """Remove the published list of all candidates ("Candidate 1: ..."); the prompt lists them with new letters.
 
-    The list is a block of lines, or begins with "Candidate 1:". Elsewhere, what names a candidate stays.
+    Elsewhere, what names a candidate stays.
     """
-    if published := _FIRST_CANDIDATE.search(text):
-        listed = text[published.end() :]
-        last = re.search(rf"\bCandidate\s*{len(candidates)}\s*:\s*{re.escape(candidates[-1])}", listed, re.IGNORECASE)
-        end = last.end() if last else 0
-        if all(candidate in listed[:end] for candidate in candidates):
-            rest = listed[end:].lstrip(" ,;.\n")
-            return f"{text[: published.start()].rstrip()}\n{rest}".strip()
-    wanted = {_plain(candidate) for candidate in candidates}
-    lines = text.split("\n")
-    block: list[int] = []
-    for number, line in enumerate(lines):
-        plain = _plain(_ENUMERATOR.sub("", line))
-        if plain in wanted or _plain(line) in wanted:
-            block.append(number)
-        elif line.strip():
-            block = []
-        if {_plain(_ENUMERATOR.sub("", lines[n])) for n in block} | {_plain(lines[n]) for n in block} >= wanted:
-            before = "\n".join(lines[: block[0]]).rstrip()
-            title = before.rpartition("\n")[2]
-            before = before.removesuffix(title) if title.endswith(":") else before
-            after = "\n".join(lines[number + 1 :])
-            return f"{before.rstrip()}\n{after}".strip()
-    return text
+    first = _FIRST_CANDIDATE.search(text)
+    listed = text[first.end() :] if first else ""
+    last = re.search(rf"\bCandidate\s*{len(candidates)}\s*:\s*{re.escape(candidates[-1])}", listed, re.IGNORECASE)
+    if first is None or last is None or not all(candidate in listed[: last.end()] for candidate in candidates):
+        return text
+    return "\n".join([text[: first.start()].rstrip(), listed[last.end() :].lstrip(" ,;.\n")]).strip()
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class HumanLLM(AnswerTask[HumanLLMRow]):
+class HumanLLM(OptionTask[HumanLLMRow]):
     """Which of these twenty books does a reader pick after two thrillers and a cookbook?"""
 
     name = "humanllm"
     version = 3  # 3: the prompt's form holds no letters that count as an answer
     row_type = HumanLLMRow
+    options_field, gold_field = "candidates", "answer_letter"
     headline = Metric("mrr@5", source="model card (HumanLLM)")
     better = {**AnswerTask.better, "hit@5": "higher", "top1_acc": "higher"}
     cuts = (("history", "end"),)
@@ -125,7 +107,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         Raises:
             ValueError: none of the three names a candidate.
         """
-        options = options_by_letter(row.candidates)
+        options = self.options(row)
         spellings = {_plain(row.answer_text), _plain(_ENUMERATOR.sub("", row.answer_text))} - {""}
         named = [letter for letter, text in options.items() if _plain(text) in spellings]
         if len(named) == 1:
@@ -134,28 +116,13 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
             return list(options)[row.answer_index]
         return gold_letter(row.answer_letter, options)
 
-    def check(self, row: HumanLLMRow) -> None:
-        try:
-            self.gold(row)
-        except ValueError as error:
-            raise ValueError(
-                f"answer_text: {row.answer_text!r} names no candidate, answer_index is none, and answer_letter: {error}"
-            ) from error
-
-    def reference(self, row: HumanLLMRow) -> str:
-        letter = self.gold(row)
-        return f"{letter}. {options_by_letter(row.candidates)[letter]}"
-
     def given(self, row: HumanLLMRow, episode: Episode) -> str | None:
         """The item that was ranked first."""
         answer = self.answer_of(row, episode)
-        return answer and with_letter(answer[0], options_by_letter(row.candidates))
+        return answer and with_letter(answer[0], self.options(row))
 
     def secrets(self, row: HumanLLMRow) -> Sequence[str]:
-        return (*row.candidates, *option_references(("item", "candidate"), options_by_letter(row.candidates)))
-
-    def choices(self, row: HumanLLMRow) -> Choices | None:
-        return self.shown_choices(row, options_by_letter(row.candidates))
+        return (*row.candidates, *option_references(("item", "candidate"), self.options(row)))
 
     def read(self, row: HumanLLMRow, text: str, strict: bool) -> str | None:
         """The letters of an answer, most likely first; None if they are not five different letters of the list."""
@@ -167,7 +134,7 @@ class HumanLLM(AnswerTask[HumanLLMRow]):
         else:
             return None
         ranks = min(RANKS, len(row.candidates))
-        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(options_by_letter(row.candidates))
+        valid = len(letters) == len(set(letters)) == ranks and set(letters) <= set(self.options(row))
         return ",".join(letters) if valid else None
 
     async def judge(self, row: HumanLLMRow, episode: Episode, judge: Judge) -> Verdict:

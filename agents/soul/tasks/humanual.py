@@ -5,7 +5,6 @@ is the mean of the six scores, times a factor below 1 for texts far shorter than
 draft and the refined text. Not among the paper's ten tasks.
 """
 
-import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from soul.leaks.quotations import quotable
 from soul.metrics.ngram import token_f1
 from soul.one_turn import OneTurnTask, variant
 from soul.prompts import load_prompt
-from soul.row_fields import drop_empty_groups
+from soul.row_fields import chat_turns, drop_empty_groups
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
 DIMENSIONS = ("stance", "emotion", "belief", "value", "goal", "communication")
@@ -59,7 +58,7 @@ class HumanualRow(Row):
     @field_validator("prompt", mode="before")
     @classmethod
     def _as_one_text(cls, value: Any) -> Any:
-        messages = _messages(value)
+        messages = chat_turns(value)
         if messages is None:
             return value
         if len(messages) == 1:
@@ -189,20 +188,3 @@ def length_factor(text: str, gold: str) -> float:
     """min(1, words / (0.3 * words of the gold text)); 1 if the gold text is too short to tell."""
     wanted = len(_WORD.findall(gold))
     return min(1.0, len(_WORD.findall(text)) / (ENOUGH * wanted)) if wanted >= LONG_GOLD else 1.0
-
-
-def _messages(value: Any) -> list[tuple[str, str]] | None:
-    """(speaker, text) pairs of a list of chat messages or of its JSON; None if the value is something else."""
-    if isinstance(value, str):
-        if not value.lstrip().startswith("["):
-            return None
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None  # a text that only starts with a bracket
-    if not hasattr(value, "__iter__"):
-        return None
-    messages = list(value)
-    if not messages or not all(isinstance(m, Mapping) and isinstance(m.get("content"), str) for m in messages):
-        return None
-    return [(str(m.get("role") or "").strip(), m["content"].strip()) for m in messages if m["content"].strip()]

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Options, parse_literal
+from soul.row_fields import Options, nested_object
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
@@ -42,14 +42,10 @@ class LifeChoicesRow(Row):
     @model_validator(mode="before")
     @classmethod
     def _unnest(cls, record: Any) -> Any:
-        nested = record.get("Multiple Choice Question") if isinstance(record, Mapping) else None
-        if nested is None:
+        if not isinstance(record, Mapping):
             return record
-        nested = parse_literal(nested)
-        if not isinstance(nested, Mapping):
-            raise ValueError(f"Multiple Choice Question: expected an object, got {type(nested).__name__}")
-        fields = {name: nested[key] for key, name in _NESTED.items() if nested.get(key) is not None}
-        return {**record, **fields}
+        nested = nested_object(record, "Multiple Choice Question")
+        return {**record, **{name: nested[key] for key, name in _NESTED.items() if key in nested}}
 
 
 class LifeChoices(LetterTask[LifeChoicesRow]):

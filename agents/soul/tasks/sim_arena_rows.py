@@ -1,12 +1,11 @@
 """Rows of SimulatorArena: the person, the real conversation, and the features and preferences to match."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
-from soul.row_fields import RecordPart, as_list, without_nulls
+from soul.row_fields import RecordPart, as_list, nested_object, without_nulls
 from soul.task_types import NotBlank, Row
 
 
@@ -42,17 +41,9 @@ class SimArenaRow(Row):
     @model_validator(mode="before")
     @classmethod
     def _unpacked(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping) or record.get("raw") is None:
+        if not isinstance(record, Mapping):
             return record
-        raw = record["raw"]
-        if isinstance(raw, str):
-            try:
-                raw = json.loads(raw)
-            except (ValueError, RecursionError):
-                raise ValueError("raw: is not JSON") from None
-        if not isinstance(raw, Mapping):
-            raise ValueError("raw: is not a JSON object")
-        return {**without_nulls(raw), **without_nulls(record)}  # "raw" itself is no field, so it is ignored
+        return {**nested_object(record, "raw"), **without_nulls(record)}  # "raw" itself is no field, so it is ignored
 
     @field_validator("human_user_queries", mode="before")
     @classmethod

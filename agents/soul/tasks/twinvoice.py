@@ -13,7 +13,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from soul.one_turn import LetterTask, letter_options
 from soul.prompts import load_prompt
-from soul.row_fields import Label, Options, Prose, drop_empty_groups, parse_literal, to_prose
+from soul.row_fields import Label, Options, Prose, drop_empty_groups, entries_of, to_prose
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
 RULES = """\
@@ -50,13 +50,10 @@ class TwinVoiceRow(Row):
     @field_validator("conversation_history", mode="before")
     @classmethod
     def _history(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            try:
-                value = parse_literal(value)
-            except ValueError:  # a text, one utterance a line
-                value = value.splitlines()
-        entries = list(value) if hasattr(value, "__iter__") and not isinstance(value, Mapping | str) else [value]
-        return [text for text in (to_prose(entry) for entry in entries) if text]
+        entries = entries_of(value)
+        if isinstance(value, str) and entries == [value]:  # a text, one utterance a line
+            entries = value.splitlines()
+        return [text for text in map(to_prose, entries) if text]
 
 
 class TwinVoice(LetterTask[TwinVoiceRow]):

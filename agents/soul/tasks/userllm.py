@@ -31,16 +31,14 @@ from pydantic import BaseModel, Field
 from soul.judge import Judge, Role
 from soul.judge.call.untrusted import require_content
 from soul.message import Message
-from soul.metrics.lexical import jaccard_diversity
 from soul.metrics.set_metrics import Outcome, SetMetric
 from soul.one_turn import with_feedback
 from soul.policy import Players
 from soul.prompts import load_prompt
 from soul.task import Task
-from soul.task_types import Episode, GroupKey, Metric, Scored, Strata, Verdict
+from soul.task_types import Episode, GroupKey, Metric, Strata, Verdict
 from soul.tasks.userllm_turn import (
     END,
-    F1,
     Turn,
     UserLLMRow,
     choices_mentioned,
@@ -50,7 +48,6 @@ from soul.tasks.userllm_turn import (
     loops,
     normalized,
     spoken,
-    turn_tokens,
     userllm_set_metrics,
 )
 
@@ -80,8 +77,6 @@ If this person has got what they want by now, end the conversation: with {END} a
 message. Otherwise write your next message."""
 
 _SCORES = {"commonsense_qa": "role_adherence", "natural_questions": "intent_adherence"}
-_COUNTS = ("termination_tp", "termination_fp", "termination_fn")  # the terms of termination F1
-_FIRST_TURN = "first_turn"  # marks the episodes whose diversity counts
 
 
 class HumanLikeness(BaseModel):
@@ -193,22 +188,6 @@ class UserLLM(Task[UserLLMRow]):
     def set_metrics(self, rows: int, outcomes: Sequence[Outcome]) -> Sequence[SetMetric]:
         return userllm_set_metrics(rows, outcomes)
 
-    def summarize(self, scored: Sequence[Scored]) -> dict[str, float]:
-        """The means over episodes, for training; for prism also the diversity of first turns and the F1 of ending.
-
-        Each of the two is absent if it is undefined: fewer than two first turns, or no predicted or true last turn.
-        """
-        means = super().summarize(scored)
-        for name in (_FIRST_TURN, *_COUNTS):
-            means.pop(name, None)
-        first = [turn_tokens(spoken(episode.answer).text) for episode, v in scored if _FIRST_TURN in v.metrics]
-        if (diversity := jaccard_diversity(first)) is not None:
-            means["first_turn_diversity"] = diversity
-        tp, fp, fn = (sum(verdict.metrics.get(count, 0.0) for _, verdict in scored) for count in _COUNTS)
-        if tp + fp + fn:
-            means[F1] = 2 * tp / (2 * tp + fp + fn)
-        return means
-
 
 def _no_message(row: UserLLMRow, turn: Turn, prompt: str) -> str | None:
     """The reason why a turn is not a message of this person, whatever it mentions; None if it may be one."""
@@ -238,21 +217,13 @@ def _open_conversation(row: UserLLMRow, turn: Turn, likeness: HumanLikeness) -> 
         **_termination(row, turn.ends, reward),
         "intent_overlap": overlap,
         "human_likeness": likeness.human_likeness,
-        **({} if row.conversation else {_FIRST_TURN: 1.0}),
     }
     return Verdict(reward, metrics, _critique(row, overlap, likeness))
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
     """The metrics of every verdict on a prism turn."""
-    last = row.is_last_turn
-    counts = zip(_COUNTS, (ends and last, ends and not last, last and not ends), strict=True)
-    return {
-        HEADLINE.name: reward,
-        "prism": reward,
-        "termination_correct": float(ends == last),
-        **{name: float(value) for name, value in counts},
-    }
+    return {HEADLINE.name: reward, "prism": reward, "termination_correct": float(ends == row.is_last_turn)}
 
 
 def _critique(row: UserLLMRow, overlap: float, likeness: HumanLikeness) -> str:

@@ -12,7 +12,7 @@ from soul.answers.thinking import spoken_as_user
 from soul.judge.call.untrusted import contentless
 from soul.leaks.quotations import runs
 from soul.metrics.set_metrics import Edge, Outcome, Ratio, SetMetric, jaccard_pairs
-from soul.row_fields import Label, as_list, listed_texts
+from soul.row_fields import Label, chat_turns, listed_texts
 from soul.task_types import NotBlank, Row, Scored
 
 Source = Literal["commonsense_qa", "natural_questions", "prism"]
@@ -65,13 +65,10 @@ class UserLLMRow(Row):
     @field_validator("conversation_history", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        if isinstance(value, str) and not value.lstrip().startswith("["):
-            return _MARKED_TURN.sub(lambda turn: f"{turn[1].capitalize()}:", value.strip())
-        try:
-            turns = as_list(value)
-            return "\n".join(f"{_SPEAKERS.get(t['role'], 'Assistant')}: {str(t['content']).strip()}" for t in turns)
-        except (ValueError, TypeError, KeyError):
-            return value  # a text that only starts with a bracket, or something that pydantic will refuse
+        if (turns := chat_turns(value)) is not None:
+            return "\n".join(f"{_SPEAKERS.get(role, 'Assistant')}: {text}" for role, text in turns)
+        marked = isinstance(value, str)
+        return _MARKED_TURN.sub(lambda turn: f"{turn[1].capitalize()}:", value.strip()) if marked else value
 
     @property
     def own_words(self) -> list[str]:

@@ -13,8 +13,8 @@ To test a task or the driver without HTTP, use `fake_judge` and `scripted_player
 pass are in `soul.examples.contract`.
 """
 
-from soul.testing.doubles import ScriptedSeat, fake_gateway, fake_judge, scripted_players
-from soul.testing.replies import (
+from soul.testing.doubles import ScriptedSeat, fake_gateway, fake_judge, scripted_players  # noqa: F401
+from soul.testing.replies import (  # noqa: F401
     BadRequest,
     ChatRequest,
     DropConnection,
@@ -35,32 +35,4 @@ from soul.testing.replies import (
     Unauthorized,
     WrongSchema,
 )
-from soul.testing.server import FakeOpenAI, refused_url
-
-__all__ = [
-    "BadRequest",
-    "ChatRequest",
-    "DropConnection",
-    "Empty",
-    "FakeOpenAI",
-    "Fault",
-    "Hang",
-    "Json",
-    "NoQuota",
-    "NotFound",
-    "RateLimit",
-    "Refusal",
-    "Reply",
-    "Script",
-    "ScriptedSeat",
-    "ServerError",
-    "Text",
-    "Truncated",
-    "TruncatedJson",
-    "Unauthorized",
-    "WrongSchema",
-    "fake_gateway",
-    "fake_judge",
-    "refused_url",
-    "scripted_players",
-]
+from soul.testing.server import FakeOpenAI, refused_url  # noqa: F401

@@ -9,7 +9,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 from soul.judge.call.untrusted import data_of
 
@@ -63,36 +64,6 @@ class Reply(ABC):
 Script = Reply | Sequence[Reply] | Callable[[ChatRequest], Reply]
 
 
-def _completion(
-    request: ChatRequest,
-    content: str | None,
-    delay: float = 0.0,
-    cached_tokens: int = 0,
-    reasoning_tokens: int = 0,
-    *,
-    finish: str = "stop",
-    refusal: str | None = None,
-) -> Answer:
-    prompt = len(request.text.split())  # words stand for tokens
-    completion = len((content or "").split()) + reasoning_tokens  # OpenAI bills reasoning as output
-    message = {"role": "assistant", "content": content, "refusal": refusal}
-    body = {
-        "id": f"chatcmpl-{request.number}",
-        "object": "chat.completion",
-        "created": 0,
-        "model": request.body.get("model", "fake"),
-        "choices": [{"index": 0, "finish_reason": finish, "logprobs": None, "message": message}],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": cached_tokens},
-            "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
-        },
-    }
-    return Answer(body=json.dumps(body).encode(), delay=delay)
-
-
 def error_answer(
     status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
@@ -112,9 +83,28 @@ class Text(Reply):
     delay: float = 0.0
     cached_tokens: int = field(default=0, kw_only=True)
     reasoning_tokens: int = field(default=0, kw_only=True)
+    finish: str = field(default="stop", kw_only=True)
+    refusal: str | None = field(default=None, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, self.content, self.delay, self.cached_tokens, self.reasoning_tokens)
+        prompt = len(request.text.split())  # words stand for tokens
+        completion = len(self.content.split()) + self.reasoning_tokens  # OpenAI bills reasoning as output
+        message = {"role": "assistant", "content": None if self.refusal else self.content, "refusal": self.refusal}
+        body = {
+            "id": f"chatcmpl-{request.number}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": request.body.get("model", "fake"),
+            "choices": [{"index": 0, "finish_reason": self.finish, "logprobs": None, "message": message}],
+            "usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
+                "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+                "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
+            },
+        }
+        return Answer(body=json.dumps(body).encode(), delay=self.delay)
 
 
 @dataclass(frozen=True)
@@ -127,121 +117,49 @@ class Json(Reply):
     reasoning_tokens: int = field(default=0, kw_only=True)
 
     def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, json.dumps(self.value), self.delay, self.cached_tokens, self.reasoning_tokens)
-
-
-class Fault(Reply):
-    """A failure of the endpoint, with a status of 400 or more, or of its model: a completion that is of no use.
-
-    `{key}` and `{model}` in its message are those of the request.
-    """
-
-    status: int = 200
-    message: str = ""
-    code: ClassVar[str | None] = None
-    content: ClassVar[str | None] = None  # of the completion, as the next two
-    finish: ClassVar[str] = "stop"
-    refusal: ClassVar[str | None] = None
-
-    def answer(self, request: ChatRequest) -> Answer:
-        if self.status < 400:
-            return _completion(request, self.content, finish=self.finish, refusal=self.refusal)
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        message = self.message.replace("{key}", key).replace("{model}", repr(request.body.get("model")))
-        return error_answer(self.status, message, self.code)
+        tokens: dict[str, Any] = {"cached_tokens": self.cached_tokens, "reasoning_tokens": self.reasoning_tokens}
+        return Text(json.dumps(self.value), self.delay, **tokens).answer(request)
 
 
 @dataclass(frozen=True)
-class RateLimit(Fault):
-    """429, with Retry-After (seconds or an HTTP date) if given."""
+class Fault(Reply):
+    """An error of the endpoint. `{key}` and `{model}` in its message are those of the request.
 
+    `retry_after` is sent as Retry-After: seconds, or an HTTP date.
+    """
+
+    status: int
+    message: str = "Unsupported parameter"
+    code: str | None = None
     retry_after: float | str | None = None
 
     def answer(self, request: ChatRequest) -> Answer:
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        message = self.message.replace("{key}", key).replace("{model}", repr(request.body.get("model")))
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
-        return error_answer(429, "Rate limit reached", "rate_limit_exceeded", headers)
+        return error_answer(self.status, message, self.code, headers)
 
 
-class NoQuota(Fault):
-    """429 as OpenAI sends it for an exhausted quota; waiting does not help."""
-
-    status, message, code = 429, "You exceeded your current quota", "insufficient_quota"
-
-
-@dataclass(frozen=True)
-class ServerError(Fault):
-    """500, 503 or another 5xx."""
-
-    status: int = 500
-    message: str = "The server had an error"
-
-
-@dataclass(frozen=True)
-class BadRequest(Fault):
-    """400, for instance an unsupported parameter."""
-
-    message: str = "Unsupported parameter"
-    status: ClassVar[int] = 400  # type: ignore[misc]
-    code: ClassVar[str | None] = "invalid_request_error"
-
-
-class Unauthorized(Fault):
-    """401 with a message that quotes the key, as careless gateways do: a client that repeats the message leaks it."""
-
-    status, message, code = 401, "Incorrect API key provided: {key}", "invalid_api_key"
-
-
-class NotFound(Fault):
-    """404: no such model."""
-
-    status, message, code = 404, "The model {model} does not exist", "model_not_found"
-
-
-@dataclass(frozen=True)
-class Hang(Fault):
-    """Silence for `seconds`, then an empty JSON object. A client with a shorter timeout gets a read timeout."""
-
-    seconds: float
-
-    def answer(self, request: ChatRequest) -> Answer:
-        return _completion(request, "{}", self.seconds)
-
-
-class DropConnection(Fault):
+class DropConnection(Reply):
     """The connection closes without an answer."""
 
     def answer(self, request: ChatRequest) -> Answer:
         return Answer(drop=True)
 
 
-class Refusal(Fault):
-    """The model refuses."""
-
-    refusal = "I'm sorry, I can't help with that."
-
-
-class Empty(Fault):
-    """A completion without text."""
-
-    content = ""
-
-
-class TruncatedJson(Fault):
-    """Incomplete JSON, although the finish reason is "stop"."""
-
-    content = '{"critique": "You overlooked that'
-
-
-class WrongSchema(Fault):
-    """Valid JSON that does not fit the schema."""
-
-    content = '{"unexpected": true}'
-
-
-class Truncated(Fault):
-    """The answer hit the token limit (finish_reason "length")."""
-
-    content, finish = '{"critique": "You', "length"
+RateLimit = partial(Fault, 429, "Rate limit reached", "rate_limit_exceeded")
+NoQuota = partial(Fault, 429, "You exceeded your current quota", "insufficient_quota")  # waiting does not help
+ServerError = partial(Fault, status=500, message="The server had an error")
+BadRequest = partial(Fault, 400, code="invalid_request_error")
+# Quotes the key, as careless gateways do: a client that repeats the message leaks it.
+Unauthorized = partial(Fault, 401, "Incorrect API key provided: {key}", "invalid_api_key")
+NotFound = partial(Fault, 404, "The model {model} does not exist", "model_not_found")
+Hang = partial(Text, "{}")  # Hang(seconds): a client with a shorter timeout gets a read timeout
+Refusal = partial(Text, "", refusal="I'm sorry, I can't help with that.")
+Empty = partial(Text, "")
+TruncatedJson = partial(Text, '{"critique": "You overlooked that')  # although the finish reason is "stop"
+WrongSchema = partial(Text, '{"unexpected": true}')
+Truncated = partial(Text, '{"critique": "You', finish="length")  # the token limit
 
 
 def as_function(script: Script) -> Callable[[ChatRequest], Reply]:

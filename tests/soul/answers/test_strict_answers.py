@@ -3,14 +3,11 @@
 import pytest
 
 from soul import tasks
-from soul.rows.task_files import parse_row
 from tests.soul.samples import SAMPLES as TOM
 from tests.soul.samples import verdict_of
 from tests.soul.tasks.one_turn_samples import SAMPLES as OTHERS
 
-RECORDS = {name: (sample.task, sample.record, sample.right[0]) for name, sample in TOM.items()} | {
-    name: (sample.task.name, sample.record, sample.right[0]) for name, sample in OTHERS.items()
-}
+RECORDS = TOM | OTHERS
 # Words are found in their dress by both readers.
 SAME = {"paratomi", "fantom_list", "fantom_binary", "fantom_fact"}
 
@@ -23,11 +20,10 @@ def unconfigured():
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_the_option_chooses_the_reader_and_both_readings_are_metrics(name, unconfigured):
-    task, record, right = RECORDS[name]
-    dressed = f"<answer>**{right}**</answer>"
+    task, dressed = RECORDS[name].task, f"<answer>**{RECORDS[name].right[0]}**</answer>"
 
     def verdict():
-        return verdict_of(parse_row(task, record), dressed)
+        return verdict_of(RECORDS[name].item, dressed)
 
     strictly = float(name in SAME)
     metrics = verdict().metrics

@@ -19,12 +19,6 @@ def _environment(monkeypatch):
     monkeypatch.setenv("SOUL_TEST_KEY", KEY)
 
 
-# --- what is no key
-
-
-# --- what is blanked
-
-
 def test_keys_are_blanked_whatever_the_variable_is_named(monkeypatch):
     monkeypatch.setenv("SOUL_CREDENTIAL", f"other-{KEY}")
     Endpoint(api_key_env="SOUL_CREDENTIAL").key()

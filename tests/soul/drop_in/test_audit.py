@@ -14,11 +14,11 @@ TOLD = """You are Mia Santos, user id mia_9. You want your order W123 cancelled,
 mistake last night. You are brief. When your goal is reached, write ###STOP###; when transferred, ###TRANSFER###."""
 
 
-def talk(*texts: str, told: str = TOLD, goal: tuple[str, ...] = ()) -> Transcript:
+def talk(*texts: str, told: str = TOLD) -> Transcript:
     """A conversation that the user begins."""
     roles = ("user", "assistant") * len(texts)
     messages = tuple({"role": role, "content": text} for role, text in zip(roles, texts, strict=False))
-    return Transcript("talk", messages, told, goal)  # type: ignore[arg-type]
+    return Transcript("talk", messages, told)  # type: ignore[arg-type]
 
 
 PERFECT = talk(
@@ -29,22 +29,14 @@ PERFECT = talk(
     "yes please",
     "It is cancelled. The refund of $54.20 takes 5 to 7 days. Is there anything else?",
     "no, $54.20 is right. thanks! ###STOP###",
-    goal=("W123",),
 )
 FAULTY: list[tuple[str, Transcript, int, str]] = [
     ("stops_too_early", talk("Please cancel my order. ###STOP###"), 0, "not answered anything"),
     ("stops_too_early", talk("Cancel W123", "Shall I cancel it?", "yes ###STOP###"), 2, "waits for an answer"),
     ("stops_too_early", talk("Cancel it", "Let me check that for you.", "ok ###STOP###"), 2, "not finished"),
-    ("stops_too_early", talk("Help me", "Done.", "###STOP###", goal=("W123",)), 2, "not said yet: W123"),
     ("stops_too_early", talk("Help me", "I cannot.", "###TRANSFER###"), 2, "transferred nobody"),
     ("stops_too_late", talk("Cancel it", "Done.", "thanks ###STOP###", "Bye.", "one more thing"), 4, "ended before"),
     ("stops_too_late", talk("Cancel it", "Done.", "bye", "Bye!", "have a nice day"), 4, "said goodbye before"),
-    (
-        "stops_too_late",
-        talk("cancel W123", "Done.", "and why", "So.", "and how", "So.", "and when", goal=("W123", "done")),
-        6,
-        "3 turns before",
-    ),
     ("invents_facts", talk("Cancel W123", "Your zip code?", "It's 94110."), 2, "94110"),
     ("invents_facts", talk("My name is Bob, cancel W123"), 0, "Bob"),
     ("reveals_plan", talk("My instructions are to cancel an order."), 0, "My instructions are"),
@@ -127,23 +119,16 @@ def test_the_command_reads_all_forms_and_writes_every_finding(
     [
         (
             "talks.jsonl",
-            '{"messages": [{"role": "user", "content": "Hi"}]}\n\n{"text": "hello"}\n',
-            "talks.jsonl, line 3: expected a JSON object with",
+            f"{json.dumps({'messages': PERFECT.messages})}\n\n{{}}\n",
+            "talks.jsonl, line 3: expected a JSON",
         ),
-        ("talks.jsonl", "hello\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
-        ("talks.jsonl", "[]\n", "talks.jsonl, line 1: expected a JSON object with `messages`"),
         ("talks.jsonl", "\n", "talks.jsonl holds no transcript."),
-        (
-            "results.json",
-            '{"simulations": []}',
-            "not a results.json of tau2 or tau-USI's file of people: KeyError('info').",
-        ),
+        ("results.json", '{"simulations": []}', "not a results.json of tau2 or tau-USI's file of people"),
     ],
 )
 def test_what_is_not_a_transcript_is_refused(
     tmp_path: Path, name: str, text: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / name
-    file.write_text(text)
-    assert main([str(file)]) == 2
+    (tmp_path / name).write_text(text)
+    assert main([str(tmp_path / name)]) == 2
     assert problem in " ".join(capsys.readouterr().err.split())

@@ -18,13 +18,6 @@ def test_a_block_that_fails_leaves_the_old_file_alone(tmp_path, shared):
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["rows.parquet"]
 
 
-def test_a_file_is_not_there_before_the_block_ends(tmp_path):
-    with whole_file(tmp_path / "x") as partial:
-        partial.write_bytes(b"new")
-        assert not (tmp_path / "x").exists()
-    assert (tmp_path / "x").read_bytes() == b"new"
-
-
 def test_several_writers_of_a_shared_file_leave_one_of_their_files(tmp_path):
     path = tmp_path / "cache.json"
 

@@ -65,8 +65,8 @@ def served(script, **settings):
 # what -> (the endpoint's reply, the failure's cause, requests until the judge gives up)
 FAULTS = {
     # transient: max_attempts requests
-    "500": (ServerError(500), "server_error", 3),
-    "503": (ServerError(503), "server_error", 3),
+    "500": (ServerError(status=500), "server_error", 3),
+    "503": (ServerError(status=503), "server_error", 3),
     "silence": (Hang(30), "timeout", 3),
     "dropped connection": (DropConnection(), "connection", 3),
     # content: one re-ask
@@ -93,7 +93,7 @@ def _no_backoff(monkeypatch):
 
 @pytest.mark.parametrize("fault, cause, attempts", FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_that_stays_becomes_a_typed_failure(fault, cause, attempts):
-    with served(fault, timeout_s=0.3 if isinstance(fault, Hang) else 10.0) as (judge, fake):
+    with served(fault, timeout_s=0.3 if fault == Hang(30) else 10.0) as (judge, fake):
         with pytest.raises(JudgeFailure) as caught:
             ask(judge)
     assert caught.value.cause == cause
@@ -108,7 +108,7 @@ HEALING = {name: row for name, row in FAULTS.items() if row[2] > 1}
 
 @pytest.mark.parametrize("fault, cause, attempts", HEALING.values(), ids=HEALING.keys())
 def test_a_fault_that_passes_costs_one_more_request(fault, cause, attempts):
-    with served([fault, GOOD], timeout_s=0.3 if isinstance(fault, Hang) else 10.0) as (judge, fake):
+    with served([fault, GOOD], timeout_s=0.3 if fault == Hang(30) else 10.0) as (judge, fake):
         assert ask(judge).critique == "Look again."
     assert len(fake.requests) == 2
     assert not judge.usage.failures
@@ -214,7 +214,7 @@ KEY = "sk-sentinel-0123456789abcdef"
 def test_the_key_shows_nowhere(fault, monkeypatch, caplog):
     monkeypatch.setenv("SOUL_TEST_KEY", KEY)
     caplog.set_level(logging.DEBUG)
-    timeout_s = 0.3 if isinstance(fault, Hang) else 10.0
+    timeout_s = 0.3 if fault == Hang(30) else 10.0
     with served(fault, api_key_env="SOUL_TEST_KEY", timeout_s=timeout_s, max_attempts=1) as (judge, fake):
         with pytest.raises(JudgeFailure) as caught:
             ask(judge)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from soul.leaks.quotations import Choices
 from soul.leaks.redaction import WITHHELD, redact
-from tests.soul.samples import SAMPLES, load
 
 
 @pytest.mark.parametrize("spelling", ["green box", "Green-Box", "GREEN  BOX", "green\nbox", "'green_box'."])
@@ -89,30 +88,6 @@ def test_a_secret_between_any_texts_is_withheld(before, after, secret):
     redacted, withheld = redact(f"{before} {secret} {after}", [secret])
     assert len(withheld) >= 1
     assert not re.search(rf"(?<!\w){secret}(?!\w)", redacted)
-
-
-# Of yes and no both are secret: a critique may rule one out, and WHICH word is blanked would give the answer away.
-@pytest.mark.parametrize("name", SAMPLES)
-def test_feedback_of_a_task_holds_neither_the_answer_nor_what_gives_it_away(name):
-    sample, item = load(name)
-    row = sample.record
-    told = {
-        "hitom": "It is in the red crate, so the answer is B. Not the green_box, nor C.",
-        "paratomi": "Isla looks in the Treasure Chest, neither in the crate nor in the garden.",
-        "fantom_choice": "Carl does not know about the bees, so choose B, not 'Carl believes Ann keeps three hives'.",
-        "fantom_list": "Name Ann and bob.",
-        "fantom_binary": "The answer is No, certainly not yes.",
-        "fantom_fact": "It is three  hives.",
-    }[name]
-    redacted, withheld = redact(told, item.task.secrets(item.row))
-    assert len(withheld) >= 1
-    leaks = [item.task.reference(item.row), *row.get("cands", []), *row.get("answer_choices", [])]
-    leaks += ["green_box"] * (name == "hitom") + ["yes", "no"] * (name == "fantom_binary")
-    leaks += ["Ann", "Bob"] * (name == "fantom_list")
-    for leak in leaks:
-        spelled = r"[\s_-]+".join(re.escape(word) for word in re.split(r"[\s_-]+", leak.rstrip(".")))
-        assert not re.search(rf"(?<!\w){spelled}(?!\w)", redacted, re.IGNORECASE), (leak, redacted)
-    assert not re.search(r"\bB\b", redacted)
 
 
 @pytest.mark.parametrize("text", ["答案是红色的盒子吧", "红色的盒子"])

@@ -1,39 +1,18 @@
 """One small record of each one-turn task of this folder, with answers that score in full and answers that do not."""
 
-import asyncio
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from soul.rows.task_files import TaskRow
 from soul.task import Task
-from soul.task_types import Episode, Row, Verdict
-from soul.tasks.alignx import AlignX, AlignXArbitrary, AlignXDemo, AlignXHistory16, AlignXPair, AlignXUGC
-from soul.tasks.behavior_chain import BehaviorChain
-from soul.tasks.humanllm import HumanLLM
-from soul.tasks.lifechoices import LifeChoices
-from soul.tasks.mistakes import Mistakes
-from soul.tasks.social_r1 import SocialR1
-from soul.tasks.socsci210 import SocSci210
-from soul.tasks.twinvoice import TwinVoice
+from soul.task_types import Row, Verdict
+from soul.tasks.alignx import AlignX, AlignXRow
+from tests.soul import samples
+from tests.soul.samples import Sample, tagged
 
+__all__ = ["tagged"]
 
-class Sample(NamedTuple):
-    """A task with a record of it."""
-
-    task: Task[Any]
-    record: Mapping[str, Any]
-    right: tuple[str, ...]
-    wrong: tuple[str, ...]
-    other_gold: Mapping[str, Any] = {}  # fields that make another answer the right one
-
-    @property
-    def row(self) -> Row:
-        row = self.task.row_type.model_validate(self.record)
-        self.task.check(row)
-        return row
-
-
-LIFECHOICES = {
+LIFECHOICES: dict[str, Any] = {
     "index": 0,
     "character_name": "Ada Brook",
     "book": "The Weir",
@@ -75,7 +54,7 @@ SOCIAL_R1 = {
     "answer_letter": "B",
     "answer_text": "Disappointment",
 }
-BEHAVIOR_CHAIN = {
+BEHAVIOR_CHAIN: dict[str, Any] = {
     "index": 0,
     "raw": json.dumps(
         {
@@ -124,58 +103,27 @@ HUMANLLM = {
 }
 
 
-def _alignx(task: AlignX) -> Sample:
-    row = task.row_type.model_validate(ALIGNX)
-    gold = task.gold(row)
-    return Sample(task, ALIGNX, (gold, gold.lower(), f"({gold})"), ("B" if gold == "A" else "A", "C", "both"))
-
-
 _LETTER_B = (("B", "b", "(b)", "B."), ("A", "C", "E", "B because", "1", "A, B"))
+_GOLD = AlignX().gold(AlignXRow.model_validate(ALIGNX))
+_ALIGNX = ALIGNX, (_GOLD, _GOLD.lower(), f"({_GOLD})"), ("B" if _GOLD == "A" else "A", "C", "both")
 SAMPLES: dict[str, Sample] = {
-    "lifechoices": Sample(
-        LifeChoices(),
-        LIFECHOICES,
-        *_LETTER_B,
-        {"Multiple Choice Question": {**LIFECHOICES["Multiple Choice Question"], "Correct Answer": "C"}},  # type: ignore[dict-item]
-    ),
-    "twinvoice": Sample(TwinVoice(), TWINVOICE, *_LETTER_B, {"answer_idx": 3}),
-    "mistakes": Sample(Mistakes(), MISTAKES, *_LETTER_B, {"TargetOption": "C"}),
-    "social_r1": Sample(SocialR1(), SOCIAL_R1, *_LETTER_B, {"answer_letter": "C", "answer_text": "Fear"}),
-    "behavior_chain": Sample(
-        BehaviorChain(),
-        BEHAVIOR_CHAIN,
-        ("C", "c", "(C)."),
-        ("A", "D", "Z", "She signs."),
-        {"raw": BEHAVIOR_CHAIN["raw"].replace('letter": "C"', 'letter": "A"')},  # type: ignore[attr-defined]
-    ),
-    "alignx": _alignx(AlignX()),
-    "alignx_demo": _alignx(AlignXDemo()),
-    "alignx_pair": _alignx(AlignXPair()),
-    "alignx_ugc": _alignx(AlignXUGC()),
-    "alignx_arbitrary": _alignx(AlignXArbitrary()),
-    "alignx_history16": _alignx(AlignXHistory16()),
-    "socsci210": Sample(
-        SocSci210(), SOCSCI, ("5", "5.", " 5.0 ", "+5"), ("five", "5 or 6", "yes", "5/7", "1e1"), {"response": 2}
-    ),
+    "lifechoices": Sample("lifechoices", LIFECHOICES, *_LETTER_B),
+    "twinvoice": Sample("twinvoice", TWINVOICE, *_LETTER_B),
+    "mistakes": Sample("mistakes", MISTAKES, *_LETTER_B),
+    "social_r1": Sample("social_r1", SOCIAL_R1, *_LETTER_B),
+    "behavior_chain": Sample("behavior_chain", BEHAVIOR_CHAIN, ("C", "c", "(C)."), ("A", "D", "Z", "She signs.")),
+    "alignx": Sample("alignx", *_ALIGNX),
+    "alignx_history16": Sample("alignx_history16", *_ALIGNX),
+    "socsci210": Sample("socsci210", SOCSCI, ("5", "5.", " 5.0 ", "+5"), ("five", "5 or 6", "yes", "5/7", "1e1")),
     "humanllm": Sample(
-        HumanLLM(),
+        "humanllm",
         HUMANLLM,
         ("D,A,B,C,E", "d, t, c, b, a", "D,A,B,C,E."),
         ("D", "D,A,B,C", "D,A,B,C,D", "D,A,B,C,E,F", "DABCE", "A,B,C,E,F", "D,A,B,C,U", "1,2,3,4,5"),
-        {"answer_index": 4, "answer_letter": "E", "answer_text": "Thing 4"},
     ),
 }
 
 
-def tagged(answer: str) -> str:
-    return f"Let me think about this person.\n<answer>{answer}</answer>"
-
-
-def episode_of(task: Task[Any], row: Row, text: str, feedback: str | None = None) -> Episode:
-    """The episode in which the policy answered the row's prompt with this text."""
-    return Episode({"policy": [*task.prompt(row, feedback), {"role": "assistant", "content": text}]})
-
-
-def verdict_of(task: Task[Any], row: Row, text: str, feedback: str | None = None) -> Verdict:
-    """The verdict of a rule-scored task. There is no judge, so to ask for a score would fail."""
-    return asyncio.run(task.judge(row, episode_of(task, row, text, feedback), None))  # type: ignore[arg-type]
+def verdict_of(task: Task[Any], row: Row, text: str) -> Verdict:
+    """The verdict of a rule-scored task on an answer to the row's prompt; its judge must not be asked."""
+    return samples.verdict_of(TaskRow(task, row, "", 0), text)

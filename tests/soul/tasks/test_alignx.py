@@ -15,12 +15,6 @@ def row_with(**fields):
     return AlignXRow.model_validate({**ALIGNX, **fields})
 
 
-def test_the_order_is_drawn_by_the_index_and_is_balanced():
-    golds = [TASK.gold(row_with(index=index)) for index in range(400)]
-    assert golds == [TASK.gold(row_with(index=index, profile="Likes long words")) for index in range(400)]
-    assert 170 <= golds.count("A") <= 230  # 3 standard deviations of a fair coin
-
-
 def test_every_order_is_shown_and_scored_as_drawn():
     seen = set()
     for index in range(20):

@@ -6,18 +6,15 @@ import json
 import pytest
 
 from soul.leaks.redaction import redact
-from soul.metrics.ngram import bleu, rouge_l
 from soul.row_fields import MARK
 from soul.rows.truncation import truncate_row
-from soul.task_types import Scored
 from soul.tasks.coser import CRITICS, DIMENSIONS, dimension_score
-from soul.testing import FakeOpenAI, Refusal, fake_judge
+from soul.testing import FakeOpenAI, fake_judge
 from tests.soul.tasks.coser_scenes import (
     CAST,
     CIRCUMSTANCE,
     FLAWLESS,
     TASK,
-    advice,
     critics,
     instructions,
     judge_data,
@@ -116,20 +113,6 @@ def test_the_papers_example():
 )
 def test_the_score_of_a_dimension(severities, turns, score):
     assert dimension_score(severities, turns) == pytest.approx(score)
-
-
-def test_metrics_and_critique():
-    scene = scene_of(6)
-    verdict = verdict_of(scene, review_of((4, 6, 8, 10), "Roe should plead."))
-    assert verdict.critique == advice("Roe should plead.")
-    assert [verdict.metrics[name] for name in DIMENSIONS] == pytest.approx([0.89, 0.79, 0.69, 0.59])
-    assert verdict.reward == pytest.approx(0.74)
-    said = "\n\n".join(f"{line.speaker}: You will have to pay me for every single hour." for line in scene.lines)
-    book = "\n\n".join(map(str, row_of().reference))
-    assert verdict.metrics["bleu"] == bleu(said, book) and verdict.metrics["rouge_l"] == rouge_l(said, book) > 0
-    summary = TASK.summarize([Scored(scene, verdict), Scored(scene, verdict_of(scene, FLAWLESS))])
-    assert summary["reward"] == pytest.approx(0.87) and summary["turns"] == 6.0
-    assert asyncio.run(TASK.feedback(row_of(), scene, verdict, fake_judge(Refusal()))) == verdict.critique
 
 
 def test_the_judge_gets_everything_as_data():

@@ -16,8 +16,6 @@ from tests.soul.tasks.coser_scenes import (
     PIECES,
     TASK,
     company,
-    in_turn,
-    instructions,
     play,
     role,
     roundabout,
@@ -103,24 +101,6 @@ def test_a_speaker_who_may_not_speak_is_replaced_the_same_way_every_time(answer)
     assert all(one != other for one, other in itertools.pairwise(first))
     assert "Sailors" not in first  # who stands in is a major character or the narrator
     assert speakers(4) != first
-
-
-@pytest.mark.parametrize("feedback", [None, LESSON])
-def test_conversations_alternate_and_only_grow_and_base_holds_no_feedback(feedback):
-    episode, players = play(company(roundabout("Captain Roe", ENVIRONMENT, "Sailors", "Ada")), feedback=feedback)
-    for name, seat in players.seats.items():
-        before = []
-        for messages, base in seat.heard:
-            assert messages[: len(before)] == before and len(messages) == len(before) + (2 if not before else 1)
-            assert messages[0]["content"] == instructions(name, feedback)
-            assert base[0]["content"] == instructions(name) and base[1:] == messages[1:]
-            roles = [message["role"] for message in messages[1:]]
-            assert roles == (["user", "assistant"] * len(roles))[: len(roles)] and roles[-1] == "user"
-            before = [*messages, {"role": "assistant", "content": in_turn(messages)}]
-        assert list(episode.seats[name]) == before  # every turn as it was sampled
-    heard = "\n\n".join(m["content"] for m in episode.seats["Sailors"] if m["role"] == "user")
-    others = [str(line) for line in episode.lines if line.speaker != "Sailors"]
-    assert heard.split("\n\n") == others[: heard.count("\n\n") + 1]  # everybody hears every line once, in order
 
 
 def test_thoughts_stay_with_their_thinker_and_feedback_with_the_cast():

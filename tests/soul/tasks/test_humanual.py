@@ -6,7 +6,6 @@ import statistics
 
 import pytest
 
-from soul.leaks.redaction import redact
 from soul.task_types import Episode
 from soul.tasks.humanual import DIMENSIONS, Humanual, HumanualRow, length_factor, response
 from soul.testing import FakeOpenAI, Json, fake_judge
@@ -144,17 +143,3 @@ def test_the_judge_gets_both_texts_as_data_and_one_call():
 
 
 # --- feedback
-
-
-@pytest.mark.parametrize(
-    "quote",
-    [
-        GOLD,
-        "personally i would HAVE thrown them out of the window",
-        "he still left the dishes for a whole month. Personally I would",
-        "the rules before he moved in and he still left",
-    ],
-)
-def test_feedback_never_contains_the_gold_text(quote):
-    text, withheld = redact(f'The person said "{quote}" - be like that.', TASK.secrets(row_of()))
-    assert withheld and quote.lower() not in text.lower() and "be like that" in text

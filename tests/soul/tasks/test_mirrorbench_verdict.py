@@ -1,4 +1,4 @@
-"""MirrorBench: the overall reward, feedback without the real user's words, and the whole session.
+"""MirrorBench: the real conversation, the overall reward, and what the judges see.
 
 Promise under test: the paper's four examples have the values that it prints, and a judgment that fails is no score.
 """
@@ -8,11 +8,17 @@ import re
 import pytest
 
 from soul.judge.mirrorbench_judgments import simulated_slot
-from soul.leaks.redaction import redact
 from soul.metrics.lexical import Lexis, lexis
 from soul.tasks.mirrorbench import conversation, user_turns
 from tests.soul.samples import DATA
-from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, TASK, panel, play, row_of, verdict_of
+from tests.soul.tasks.mirrorbench_talks import LESSON, SIMULATED, panel, play, row_of, verdict_of
+
+
+def test_the_conversation_ends_with_the_user_and_consecutive_turns_are_joined():
+    said = ["hi", "you there?"], ["Yes.", "Hello!"], ["good"], ["Bye."]
+    turns = [{"role": ("user", "assistant")[n % 2], "content": text} for n, texts in enumerate(said) for text in texts]
+    assert [turn["content"] for turn in row_of(turns=turns).conversation] == ["hi\nyou there?", "Yes.\nHello!", "good"]
+
 
 # --- the verdict
 
@@ -92,19 +98,3 @@ def test_the_judges_see_clean_turns_as_data_and_no_last_assistant_turn():
 
 
 # --- feedback
-
-
-def test_the_feedback_is_what_the_judges_found_without_the_real_users_words():
-    row = row_of()
-    reasoning = (
-        'The real user types "Whats a good knot for a hammock" and just "Yes." where the simulated user goes on; the '
-        "real one closes with: OK thx \u2013 and the other end, in lower case, so yes, shorter. A good knot is good."
-    )
-    verdict = verdict_of(
-        row, play(row, SIMULATED)[0], panel(reasoning=reasoning, alone="Thanking twice sounds rehearsed.")
-    )
-    text, withheld = redact(verdict.critique, TASK.secrets(row))
-    compared, alone = text.split("\n")
-    assert "hammock" not in compared and "the other end" not in compared and len(withheld) >= 2
-    assert compared.endswith("in lower case, so yes, shorter. A good knot is good.")
-    assert alone.endswith(": Thanking twice sounds rehearsed.")

@@ -13,18 +13,6 @@ def row_with(**fields):
     return MistakesRow.model_validate({**MISTAKES, **fields})
 
 
-def test_the_other_names_of_the_fields():
-    record = {
-        "index": 0,
-        "question": MISTAKES["QuestionText"],
-        **{f"Answer{letter}Text": MISTAKES[f"Answer{letter}Text"] for letter in "ABCD"},
-        "misconception_text": MISTAKES["MisconceptionName"],
-        "target_option": "B",
-        "correct_option": "A",
-    }
-    assert MistakesRow.model_validate(record) == row_with()
-
-
 def test_the_correct_answer_is_no_mistake():
     with pytest.raises(ValueError, match="^target_option: A is the correct answer"):
         TASK.check(row_with(TargetOption="A"))

@@ -11,17 +11,6 @@ from tests.soul.tasks.sim_arena_cases import LESSON, TASKS, each_task, everybody
 # --- rows
 
 
-@each_task
-def test_fields_may_stand_in_raw(kind):
-    task, record, _ = TASKS[kind]
-    inside = {key: value for key, value in record.items() if key != "index"}
-    assert task.row_type.model_validate({"index": record["index"], "raw": json.dumps(inside)}) == row_of(kind)
-    assert task.row_type.model_validate({"index": record["index"], "raw": inside, "problem": None}) == row_of(kind)
-    nulls = dict.fromkeys(("problem", "topic", "intent"), None)
-    outside_wins = task.row_type.model_validate({"index": 9, "raw": {**nulls, **inside, "index": 1}})
-    assert outside_wins.index == 9
-
-
 # --- prompts
 
 

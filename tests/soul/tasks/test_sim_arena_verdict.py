@@ -5,13 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from soul.testing import FakeOpenAI, Json
 from tests.soul.tasks.sim_arena_cases import (
     TASKS,
     each_task,
     everybody,
     judged,
-    opinion,
     play,
     row_of,
     scripted,
@@ -55,19 +53,6 @@ def test_parts_that_a_row_does_not_have_do_not_count():
     episode, *_ = play("doc", short("doc"), row=row)
     verdict = judged("doc", episode, row=row, writing=1, interaction=1, fulfilled=(True,))
     assert verdict.reward == pytest.approx(1.4 / 3)
-
-
-def test_features_are_matched_by_name_whatever_their_order():
-    episode, *_ = play("math", short("math"))
-
-    def reversed_answer(request):
-        answer = opinion(request)
-        features = answer["interaction_features"]
-        assert list(features) == ["f1_hedging", "f2_work_sharing"]
-        answer["interaction_features"] = dict(reversed(features.items()))
-        return Json(answer)
-
-    assert judged("math", episode, FakeOpenAI(reversed_answer)) == judged("math", episode)
 
 
 @each_task

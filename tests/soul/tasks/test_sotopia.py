@@ -5,12 +5,9 @@ failed judgment is no score, and the reward is the mean of the seven raw scores 
 """
 
 import json
-import re
 import statistics
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soul.tasks.sotopia import FIRST_LEAVE, RANGES, TURNS, Act, Sotopia, read_act
 from soul.testing import Json
@@ -68,24 +65,6 @@ READ = {
 def test_reading_a_turn(text, kind, heard, well_formed):
     act = read_act(text, "Ada Voss")
     assert act == Act("Ada Voss", kind, heard, well_formed)
-
-
-HOSTILE = st.lists(
-    st.sampled_from(
-        ['{"action_type":', '"speak"', '"leave"', ',"argument":', '"', "{", "}", "[", "]", "\\", "\\ud800", "\ud800"]
-        + ["<think>", "</think>", "<|im_end|>", "```json\n", "```", "\n", "null", "word", "\u200b", " ", "\x00"]
-    ),
-    max_size=25,
-).map("".join) | st.text(max_size=80)
-
-
-@given(HOSTILE)
-@settings(max_examples=150, deadline=None)
-def test_no_turn_crashes_and_what_is_heard_is_clean(text):
-    act = read_act(text, "Ada Voss")
-    assert act.text == " ".join(act.text.split())
-    assert (act.kind in ("leave", "none")) == (act.text == "")
-    assert not re.search("<\\||<think>|[\ud800-\udfff]", act.text)
 
 
 # --- play

@@ -39,14 +39,9 @@ def test_each_side_reads_its_own_and_nothing_of_the_other(position, me):
     assert text.startswith(f"You are {me}.")
     assert all(part in text for part in own[position]) and not any(part in text for part in other)
     assert "acquaintances" in text and "Ada Voss visits Ben Okri" in text
-
-
-@pytest.mark.parametrize("position", ["agent1", "agent2"])
-def test_tags_and_what_is_for_the_judge_stay_out_of_the_prompt(position):
-    text = system(eval_position=position)
-    assert "Cleo" not in text and not re.search(r"</?(p|extra_info|strategy_hint)\b|[Aa]gent[12]", text)
+    assert not re.search(r"Cleo|</?(p|extra_info|strategy_hint)\b|[Aa]gent[12]", text)  # tags, and a note for the judge
     # Left open, the part for the judge has no known end.
-    assert "Cleo" not in system(scenario='Two meet. <p viewer="environment">Their friend: Cleo')
+    assert "Cleo" not in system(scenario='Two meet. <p viewer="environment">Their friend: Cleo', eval_position=position)
 
 
 # --- what the partner hides

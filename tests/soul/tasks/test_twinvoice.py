@@ -30,14 +30,6 @@ def test_accuracy_by_dimension(dimension, name):
     assert verdict_of(TASK, row_with(dimension=None), tagged("B")).metrics == metrics
 
 
-def test_each_index_is_its_letter():
-    for number, letter in enumerate("ABCD"):
-        row = row_with(answer_idx=number)
-        assert [verdict_of(TASK, row, tagged(choice)).reward for choice in "ABCD"] == [
-            float(choice == letter) for choice in "ABCD"
-        ]
-
-
 @pytest.mark.parametrize("hint", ["Reply B", "the second reply", "response (b)", "the last response", "option B"])
 def test_feedback_points_at_no_reply(hint):
     text, withheld = redact(f"This person would say {hint} here", TASK.secrets(row_with()))

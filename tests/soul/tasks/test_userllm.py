@@ -1,35 +1,14 @@
 """UserLLM: the record as a row, and what the policy sees."""
 
 import json
-import re
 
 import pytest
 from pydantic import ValidationError
 
 from soul.tasks.userllm import END, spoken
-from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, LESSON, NQ, OPENS, RECORDS, TASK, each_record, row_of
+from tests.soul.tasks.userllm_rows import GOES_ON, NQ, OPENS, TASK, row_of
 
 # --- rows
-
-
-@each_record
-def test_json_nulls_and_the_way_to_another_process_give_one_row(name):
-    record = RECORDS[name]
-    row = row_of(record)
-    packed = {key: json.dumps(value) if isinstance(value, list) else value for key, value in record.items()}
-    for form in (
-        packed,
-        {**record, "assistant_suggestion_turn": None, "set_id": None},
-        {**record, "opening_prompt": ""},
-    ):
-        assert row_of(form) == row
-    assert TASK.row_type.model_validate(row.model_dump(mode="json")) == row
-    for key in ("question", "choices", "is_last_turn", "conversation_history"):
-        absent = {k: v for k, v in record.items() if k != key}
-        try:
-            assert row_of(absent) == row_of({**absent, key: None})
-        except ValueError:
-            assert key in ("choices", "conversation_history") and name in ("csqa", "nq")
 
 
 def test_the_originals_names_for_the_intent_and_the_source():
@@ -65,43 +44,7 @@ def test_a_history_of_turns_is_a_text_and_the_proposal_joins_it_once():
     assert row_of(NQ, conversation_history="[laughs] who?").conversation == "[laughs] who?"
 
 
-@pytest.mark.parametrize(
-    "record, changes, field",
-    [
-        (CSQA, {"choices": None}, "choices"),
-        (CSQA, {"choices": ["Cave", "cave!"]}, "choices"),
-        (CSQA, {"choices": ["cave", "?"]}, "choices"),
-        (CSQA, {"choices": "__import__('os')"}, "choices"),
-        (CSQA, {"conversation_history": ""}, "conversation_history"),
-        (NQ, {"conversation_history": None}, "conversation_history"),
-        (NQ, {"source": "trivia"}, "source"),
-        (OPENS, {"intent": "  "}, "intent"),
-        (GOES_ON, {"is_last_turn": "sometimes"}, "is_last_turn"),
-    ],
-)
-def test_a_bad_record_names_its_field(record, changes, field):
-    with pytest.raises(ValueError) as caught:
-        row_of(record, **changes)
-    if isinstance(caught.value, ValidationError):
-        assert caught.value.errors()[0]["loc"][0] == field
-    else:
-        assert str(caught.value).startswith(f"{field}: ")
-
-
 # --- what the policy sees
-
-
-@each_record
-def test_the_prompt(name):
-    row = row_of(RECORDS[name])
-    (draft,) = TASK.prompt(row)
-    (refined,) = TASK.prompt(row, LESSON)
-    text = draft["content"]
-    assert row.intent in text and row.conversation in text
-    assert (f"has got what they want by now, end the conversation: with {END} alone" in text) == bool(row.conversation)
-    assert not re.search(r"\b(None|null|nan|True|False)\b", text)
-    assert refined["content"].count(LESSON) == 1 and LESSON not in text and "coach" not in text
-    assert refined["content"].partition("\n\nA coach read")[0] == text
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,29 @@ Promise under test: it is the mean of the paper's metrics, each over the rows th
 and no constant answer comes near what people themselves wrote.
 """
 
-import itertools
 import json
 import statistics
 
 import pytest
 
-from soul.evaluate.numbers.results import breakdown
+from soul.evaluate.numbers.results import summarise
+from soul.record import SessionRecord
+from soul.session import Attempt
 from soul.tasks.userllm import END
-from tests.soul.tasks.userllm_journal import line, played
-from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed
+from soul.testing import scripted_players
+from tests.soul.tasks.userllm_rows import CSQA, GOES_ON, NQ, OPENS, TASK, Fixed, episode_of, row_of, verdict_of
 
 
 def of(*said, judge=None):
-    return played(list(enumerate(said)), judge)
+    """The numbers of a set in which these things were said: (record, text)."""
+    samples = []
+    for number, (record, text) in enumerate(said):
+        row = row_of(record, index=number)
+        verdict = verdict_of(row, text, judge or Fixed(0.5))
+        draft = Attempt(scripted_players(text)(), episode_of(row, text), verdict).to_record()
+        known = {"set": "userllm", "task": "userllm", "number": number, "row": number, "stamp": str(number)}
+        samples.append(SessionRecord(**known, record=row.model_dump(mode="json"), draft=draft))
+    return summarise(samples, ["userllm"]).sets["userllm"]
 
 
 def test_the_score_is_the_mean_of_the_papers_six_metrics():
@@ -70,25 +79,3 @@ def test_a_right_end_alone_counts_for_termination_alone():
             "first_turn_diversity": 1.0,
         }
     )
-
-
-def test_the_bounds_put_the_worst_and_the_best_in_place_of_failures():
-    rows = [(CSQA, "why?"), (NQ, "who?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, "why")]
-    for failed in (1, 2, 5):
-        for places in itertools.combinations(range(5), failed):
-            said = [(record, None if i in places else text) for i, (record, text) in enumerate(rows)]
-            found = of(*said)
-            assert found.invalid == failed and found.bounds[0] < found.bounds[1]
-            assert found.mean is None or found.bounds[0] <= found.mean <= found.bounds[1]
-    assert of(*((record, None) for record, _ in rows)).bounds == (0.0, 1.0)
-    assert of(*rows).bounds == (of(*rows).mean,) * 2
-
-
-def test_groups_are_scored_as_small_sets():
-    said = [(CSQA, "why?"), (OPENS, "do bees see red"), (OPENS, "what of wasps"), (GOES_ON, f"thanks {END}")]
-    groups = breakdown([line(i, record, text, Fixed(0.5)) for i, (record, text) in enumerate(said)], TASK.set_headline)
-    found = {(kind, group["value"]): group for kind, of_kind in groups.items() for group in of_kind}
-    assert found["source", "commonsense_qa"]["mean"] == 1.0 and found["source", "prism"]["rows"] == 3
-    first, later = found["turn of prism", "first"], found["turn of prism", "later"]
-    assert first["mean"] == pytest.approx(statistics.fmean([(2 / 3 + 1) / 2, 0.5, 1.0]))  # no F1: no turn is the last
-    assert later["mean"] == pytest.approx(statistics.fmean([1.0, 0.5, 1.0])) and later["bounds"] == (later["mean"],) * 2

@@ -1,14 +1,9 @@
-"""UserLLM: the three kinds of score, what no text may do, feedback, the metrics of the set, and the whole session."""
-
-import itertools
-import random
-import statistics
+"""UserLLM: the three kinds of score, and what no text may do."""
 
 import pytest
 
-from soul.session import Attempt
 from soul.tasks.userllm import END, intent_overlap
-from soul.testing import FakeOpenAI, Json, fake_judge, scripted_players
+from soul.testing import FakeOpenAI, Json, fake_judge
 from tests.soul.tasks.userllm_rows import (
     CSQA,
     GOES_ON,
@@ -16,9 +11,7 @@ from tests.soul.tasks.userllm_rows import (
     OPENS,
     RECORDS,
     TASK,
-    Fixed,
     each_record,
-    episode_of,
     nobody,
     row_of,
     verdict_of,
@@ -143,57 +136,6 @@ def test_the_end_token_alone_is_right_on_a_true_last_turn_and_wrong_on_any_other
     right, wrong = (verdict_of(row_of(record, is_last_turn=last), only, fake_judge(nobody)) for last in (True, False))
     assert (right.reward, wrong.reward) == (1.0, 0.0)
     assert (right.metrics["termination_correct"], wrong.metrics["termination_correct"]) == (1.0, 0.0)
-    assert (right.metrics["termination_tp"], wrong.metrics["termination_fp"]) == (1.0, 1.0)
     for verdict in (right, wrong):
-        assert {"human_likeness", "intent_overlap", "first_turn"}.isdisjoint(verdict.metrics)
+        assert {"human_likeness", "intent_overlap"}.isdisjoint(verdict.metrics)
     assert right.critique == wrong.critique  # it would tell the policy which of the two it is
-
-
-# --- the set
-
-
-def scored(record, text, **changed):
-    """The episode of this turn and its verdict, as they come out of a trace file."""
-    row = row_of(record, **changed)
-    done = Attempt(scripted_players(text)(), episode_of(row, text), verdict_of(row, text, Fixed(0.5)))
-    return TASK.saved(done.to_record())
-
-
-def test_diversity_is_the_mean_distance_of_first_turns():
-    rng = random.Random(0)
-    vocabulary = (
-        "do bees see red or blue when they fly to a flower in may and what makes them stay there so long".split()
-    )
-    turns = [" ".join(rng.choices(vocabulary, k=rng.randint(1, 25))) for _ in range(30)]
-    turns[:2] = ["don ' t ? !", "what ? ?"]  # stop words and single marks count, as in the original
-    first = [scored(OPENS, f"<think>what now</think>User: {turn} {END}") for turn in turns]
-    others = [scored(GOES_ON, "bees"), scored(NQ, "who?")]
-    sets = [set(turn.split()) for turn in turns]
-    exact = statistics.fmean(1 - len(a & b) / len(a | b) for a, b in itertools.combinations(sets, 2))
-    summary = TASK.summarize([*first, *others])
-    assert summary["first_turn_diversity"] == pytest.approx(exact, abs=1e-9)
-    assert {name for name in summary if "first" in name} == {"first_turn_diversity"}
-    assert TASK.summarize([first[0]] * 3)["first_turn_diversity"] == 0.0
-    assert "first_turn_diversity" not in TASK.summarize([first[0], *others])
-
-
-@pytest.mark.parametrize(
-    "last, ends, f1",
-    [
-        ([1, 1, 0, 0], [1, 0, 1, 0], 0.5),
-        ([1, 1, 1, 0], [1, 1, 0, 1], 2 / 3),
-        ([1, 0], [1, 0], 1.0),
-        ([1, 0], [0, 1], 0.0),
-        ([0, 0], [0, 0], None),
-    ],
-)
-def test_termination_f1_is_that_of_predicted_and_true_last_turns(last, ends, f1):
-    summary = TASK.summarize(
-        [
-            scored(GOES_ON, f"hm {END if said else ''}", is_last_turn=bool(true))
-            for true, said in zip(last, ends, strict=True)
-        ]
-    )
-    assert summary.get("termination_f1") == (None if f1 is None else pytest.approx(f1))
-    assert summary["termination_correct"] == statistics.fmean(a == b for a, b in zip(last, ends, strict=True))
-    assert {name for name in summary if name.startswith("termination")} <= {"termination_f1", "termination_correct"}

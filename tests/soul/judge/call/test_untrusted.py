@@ -2,7 +2,7 @@
 
 Promise under test: the judge gets it whole, as data behind a marker that nobody could know; no control token of a chat
 template survives, and what people read stays as it was; a text without content is recognised
-(tests/soul/test_silent_policy.py: what follows from that).
+(tests/soul/test_session.py: what follows from that).
 """
 
 import json
