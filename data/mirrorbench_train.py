@@ -247,8 +247,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     for key, (dialogue, _) in drawn.items():
         if key in goals:
             records.append(_fields(dialogue, goals[key].goal.strip()))
-    rows = Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench")
-    return rows._replace(models=stages.uses, dropped=stages.left_out)
+    return Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench", models=stages.uses)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:
