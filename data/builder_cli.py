@@ -20,6 +20,7 @@ from data.rows import Record, draw_groups, write_rows
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
+from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
@@ -50,6 +51,7 @@ class Rows(NamedTuple):
         task: names the task in every row; None: the builder's own name.
         stands_in: not "": the rows are not the paper's, and why.
         models: the models that wrote or checked rows.
+        dropped: the items that were dropped for what a model answered.
     """
 
     records: list[Record]
@@ -59,6 +61,7 @@ class Rows(NamedTuple):
     task: str | None = None
     stands_in: str = ""
     models: Sequence[ModelUse] = ()
+    dropped: Sequence[LeftOut] = ()
 
 
 class BuiltFile(NamedTuple):
@@ -94,6 +97,7 @@ class Built:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     models: tuple[ModelUse, ...] = ()
+    dropped: tuple[LeftOut, ...] = ()
     stands_in: str = ""
 
     @property
@@ -212,7 +216,7 @@ class Builder:
             write_rows(path, task, records)
         files = tuple(BuiltFile(path, len(records)) for path, records in parts.items())
         notes = (*counted("removed", rows.removed), *rows.notes)
-        return Built(files, +left_out, notes, tuple(rows.models), rows.stands_in)
+        return Built(files, +left_out, notes, tuple(rows.models), tuple(rows.dropped), rows.stands_in)
 
     @staticmethod
     def _sides(

@@ -247,7 +247,8 @@ def _rows(args: argparse.Namespace) -> Rows:
     for key, (dialogue, _) in drawn.items():
         if key in goals:
             records.append(_fields(dialogue, goals[key].goal.strip()))
-    return Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench", models=stages.uses)
+    rows = Rows(numbered(records), +(left_out + stages.dropped), task="mirrorbench")
+    return rows._replace(models=stages.uses, dropped=stages.left_out)
 
 
 def _plan(args: argparse.Namespace) -> list[str]:

@@ -1,5 +1,7 @@
 """Models that write and check training items, so that nothing is asked twice and every drop has a reason.
 
+    drafter         writes wrong options that could be right (TwinVoice)
+    filter          answers a drafted question, to see whether it can be answered and needs the history (TwinVoice)
     goal_writer     describes what the user of a conversation wants (MirrorBench)
     intent_writer   writes a high-level sentence in place of a person's message (UserLLM)
 
@@ -9,8 +11,9 @@ A stage asks one of these roles about each item, checks the answer by rule, asks
     goals = stages.run(GOALS, items)        # key -> answer, of the items that were kept
     stages.dropped                          # reason -> count
 
-The settings are those of a judge (docs/judge.md), on the command line as ROLE.KEY=VALUE: `goal_writer.model=gpt-5.4`.
-A role inherits from `judge` as a task's own judge does, and shares its limits and `judge.budget_usd`.
+The settings are those of a judge (docs/judge.md), on the command line as ROLE.KEY=VALUE: `drafter.model=gpt-5.4-mini`.
+A role inherits from `judge` as a task's own judge does, and shares its limits and `judge.budget_usd`. If you name no
+model for a role, it has the judge's. If you name no model at all, drafter and filter are the paper's.
 
 The journal of a stage holds one JSON line for each item, flushed as soon as the item is decided. A half line that a
 killed process left behind is cut off, so the same command goes on where it stopped.
@@ -35,13 +38,15 @@ from data.builder_cli import ModelUse, Option, argument
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.judge import Gateway, GatewaySettings, Judge
-from soul.judge.roles import sections_of
+from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
 from soul.rows.overlap import HeldOut, group_keys
+from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row, read_rows
 from soul.validation_errors import first_problem
 
-Role = Literal["goal_writer", "intent_writer"]
+Role = Literal["drafter", "filter", "goal_writer", "intent_writer"]
+PAPER_MODELS: dict[Role, str] = {"drafter": "gpt-5.4-mini", "filter": "gpt-5.4"}  # appendix C, TwinVoice
 NO_ANSWER = "the model gave no valid answer"
 _STOPS = PERMANENT | SYSTEMIC  # the next call would fail as well
 _CHARS_PER_TOKEN = 4  # of English text, for the plan
@@ -56,7 +61,10 @@ def settings_of(words: Sequence[str]) -> GatewaySettings:
     """
     roles: tuple[Role, ...] = get_args(Role)
     sections = sections_of(words, more=roles)
-    sections.setdefault("judge", {})["by_task"] = {role: sections.pop(role, {}) for role in roles}
+    judge = sections.setdefault("judge", {})
+    named = "model" in judge or os.environ.get(VARIABLES["judge"]["model"])
+    paper = {} if named else {role: {"model": model} for role, model in PAPER_MODELS.items()}
+    judge["by_task"] = {role: {**paper.get(role, {}), **sections.pop(role, {})} for role in roles}
     return GatewaySettings.from_sections(sections)
 
 
@@ -67,6 +75,7 @@ def model_options(name: str) -> list[Option]:
         argument("--against", type=Path, nargs="+", default=[], metavar="FILE", help="evaluation files to leave out"),
         argument("--stages", type=output_folder, default=folder, help=f"folder of the journals (default {folder})"),
         argument("--models", nargs="+", default=[], metavar="ROLE.KEY=VALUE", help="settings of the models"),
+        argument("--keep", action="append", default=[], metavar="KEY", help="an item to keep although a rule drops it"),
     ]
 
 
@@ -194,17 +203,21 @@ class Stages:
         words: settings of the models, ROLE.KEY=VALUE.
         dropped: items that were dropped, by stage and reason.
         uses: the models that were asked, over all runs.
+        keep: keys of items that are kept although their answer breaks a rule.
+        left_out: the dropped items themselves.
     """
 
     folder: Path
     words: Sequence[str]
+    keep: Sequence[str] = ()
     dropped: Counter[str] = field(default_factory=Counter)
     uses: list[ModelUse] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> Stages:
         """The stages of a builder with `model_options`."""
-        return cls(args.stages, args.models)
+        return cls(args.stages, args.models, args.keep)
 
     def plan(self, stage: Stage[Any], items: Sequence[Item]) -> str:
         """Number of calls that will be made, and their highest cost."""
@@ -248,9 +261,11 @@ class Stages:
             )
         answers = {}
         for entry in entries:
-            if entry.reason:
+            if entry.reason and (entry.answer is None or entry.key not in self.keep):
                 # "it quotes the user: 'we went to the'" is one reason, whatever was quoted.
                 self.dropped[f"{stage.name}: {entry.reason.partition(':')[0]}"] += 1
+                reason = f"{stage.name}: {entry.reason}"
+                self.left_out.append(LeftOut(entry.key, reason, entry.data, entry.answer or {}, bool(entry.answer)))
             else:
                 answers[entry.key] = stage.answer.model_validate(entry.answer)
         return answers

@@ -1,4 +1,4 @@
-"""Build the training files of the paper's tasks whose sources you have, and the evaluation files beside them.
+"""Build the training files of the paper's ten tasks whose sources you have, and the evaluation files beside them.
 
     python -m data.train SOURCES --out data              ->  data/sim_rl_data/*.parquet, data/sim_eval_data/*.parquet
     python -m data.train SOURCES --out data --dry-run    what would be built, what is missing, the price of calls
@@ -13,7 +13,7 @@ generated beside the training file. Each training file then leaves out every row
 book, a question or a user with an evaluation file in `--out`, of any of the 27 sets. A card, FILE.card.json, says where
 the rows come from.
 
-Models write the rows of some tasks (`data.model_stages`). Their answers are kept in --out/stages, so the same
+Models write or check the rows of some tasks (`data.model_stages`). Their answers are kept in --out/stages, so the same
 command goes on after an interruption and asks nothing twice.
 
 A table lists the rows, the groups that they belong to, what was left out and why, or which files to put where. If a
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sources", type=existing_folder, nargs="?", metavar="SOURCES", help=sources)
     parser.add_argument("models", nargs="*", metavar="ROLE.KEY=VALUE", help="settings of the models that write rows")
     parser.add_argument("--out", type=output_folder, default="data", help="DATA_DIR (default data)")
-    parser.add_argument("--tasks", type=_tasks, default=list(TRAINING), help="hitom,coser,... (default: all)")
+    parser.add_argument("--tasks", type=_tasks, default=list(TRAINING), help="hitom,coser,... (default: all ten)")
     parser.add_argument("--seed", type=int, default=0, help="seed of random choices among training rows (default 0)")
     parser.add_argument("--near", type=positive_share, metavar="SHARE", help="leave out near duplicates too (0.6)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")

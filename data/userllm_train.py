@@ -54,7 +54,7 @@ def _rows(args: argparse.Namespace) -> Rows:
     files = [*questions, *([prism] if kept else [])]
     rows = userllm.convert(files, seed=args.seed, equal_parts=True, evaluated=is_evaluated("userllm", args))
     counts = +(left_out + stages.dropped + Counter(rows.left_out))
-    return Rows(rows.records, counts, task="userllm", models=stages.uses)
+    return Rows(rows.records, counts, task="userllm", models=stages.uses, dropped=stages.left_out)
 
 
 def _record(one: Conversation, intent: str) -> dict[str, object]:

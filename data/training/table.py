@@ -1,6 +1,5 @@
-"""The builder that makes the training file of each of the paper's tasks, and from which public sources.
+"""The builder that makes the training file of each of the paper's ten tasks, and from which public sources.
 
-TwinVoice has none: its rows come from dumps of posts that nobody may pass on.
 `TRAINING` is to training files what `data.sources.BUILDS` is to evaluation files: the folders below SOURCES are the
 same, and a form without files means that the builder needs none.
 """
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from data.licences import (
     APACHE,
     ARENA,
+    BY_THEIR_AUTHORS,
     CC_BY_NC_4,
     CC_BY_SA_3,
     CC_BY_SA_4,
@@ -19,6 +19,7 @@ from data.licences import (
     MIT_NOVELS,
     NO_LICENCE,
     PRISM,
+    PUBLIC_DOMAIN,
     Origin,
 )
 from data.source_folders import Build, Form, SourceMatch
@@ -33,12 +34,14 @@ class RunOptions(NamedTuple):
         models: settings of models, ROLE.KEY=VALUE.
         stages: the folder of the journals.
         evaluated: evaluation files whose groups are left out before a model is asked.
+        keep: items of one file that are kept by hand although a model's answer breaks a rule.
     """
 
     seed: int
     models: tuple[str, ...]
     stages: Path
     evaluated: tuple[Path, ...]
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class TrainingBuild(Build):
             folder = run.stages / self.builder.removesuffix("_train")
             words += ["--stages", str(folder), *(["--models", *run.models] if run.models else [])]
             words += ["--against", *map(str, run.evaluated)] if run.evaluated else []
+            words += [f"--keep={key}" for key in run.keep]
         return [*words, "--seed", str(run.seed), "--out", str(out)]
 
 
@@ -88,9 +92,10 @@ def _split(name: str, size: str) -> TrainingBuild:
 
 _NQ = Origin("github.com/google-research-datasets/natural-questions, nq_open/", CC_BY_SA_3)
 _QUESTIONS = ("**/train_rand_split.jsonl", "**/NQ-open.train.jsonl")
+_PEOPLE = {"Bluesky": "**/*bluesky*.jsonl*", "Telegram": "**/*messages*.ndjson*", "Gutenberg": "**/*.txt"}
 _PROFILES = tuple(f"**/{kind}_profiles" for kind in ("environment", "agent", "relationship"))
 
-# Task -> how its training file is built; the keys are `soul_v1.PAPER` without twinvoice.
+# Task -> how its training file is built; the keys are `soul_v1.PAPER`.
 TRAINING: dict[str, TrainingBuild] = {
     "hitom": TrainingBuild(
         "hitom",
@@ -155,6 +160,27 @@ TRAINING: dict[str, TrainingBuild] = {
         other_folders=("mirrorbench_corpora",),
         asks_models=True,
         size="about 3,400 dialogues",
+    ),
+    "twinvoice": TrainingBuild(
+        "twinvoice_train",
+        (
+            Origin(
+                "posts of Bluesky, a public dump such as huggingface.co/datasets/alpindale/two-million-bluesky-posts",
+                BY_THEIR_AUTHORS,
+            ),
+            Origin("posts of Telegram, zenodo.org/records/3607497, Pushshift", BY_THEIR_AUTHORS),
+            Origin("novels of gutenberg.org", PUBLIC_DOMAIN),
+        ),
+        (
+            Form(tuple(_PEOPLE.values())),
+            *(
+                Form((pattern,), f"ONLY {name}; the paper has Bluesky, Telegram and Gutenberg")
+                for name, pattern in _PEOPLE.items()
+            ),
+        ),
+        other_folders=("twinvoice_sources",),
+        asks_models=True,
+        size="1,335 rows: 471 + 384 + 480",
     ),
     "userllm": TrainingBuild(
         "userllm_train",

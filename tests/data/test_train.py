@@ -11,8 +11,10 @@ from data.training import building
 from data.training.table import TRAINING
 from ditto.launching.variables import rl_words
 from soul import examples
+from soul.errors import BadSettings
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut
+from soul.rows.review import BY_HAND, Review
 from soul.rows.task_files import read_rows
 from tests.data.source_files import table_of, write_json
 from tests.published import publish
@@ -181,6 +183,46 @@ def test_generated_rows_need_no_sources_and_come_with_rows_to_validate_on(tmp_pa
     benchmark.parent.mkdir()
     benchmark.touch()  # the benchmark's own rows come first
     assert str(benchmark) in " ".join(rl_words("hitom", environment))
+
+
+def test_marks_change_the_next_build_by_these_rows_alone(tmp_path, capsys):
+    """A row that a person drops is left out; a row of an evaluated book stays out, whatever somebody writes."""
+    test = [scene("Emma", 1, tag="ood"), scene("Walden", 1, tag="id")]
+    write_json(tmp_path / "sources" / "coser" / "test" / "test_set.json", test)
+    training = [scene(book, n) for book in ("Emma", "Walden") for n in range(2, 80)]
+    write_json(tmp_path / "sources" / "coser" / "full" / "books.json", training)
+
+    def built() -> tuple[list[str], dict[str, int]]:
+        assert build(tmp_path / "sources", capsys, "--tasks", "coser")[0] == 0
+        about = card.read(file)
+        assert about is not None and about.contamination.rows == 78
+        return [row.row.scenario for row in read_rows([str(file)])], about.left_out
+
+    file = file_of(tmp_path / "sources", "coser")
+    scenarios, counts = built()
+    review = Review(file.parent)
+    (before,) = review.about()
+    assert before["rows"] == 78 == before["card"]["rows"] and before["left_out"] == {"evaluated: book": 78}
+    page = review.rows(file.name, first=50)
+    assert page["total"] == 78 and [one["result"]["scenario"] for one in page["rows"]] == scenarios[50:]
+    beyond = review.rows(file.name, reason="evaluated: book", first=99)
+    assert beyond == {"total": 78, "rows": []}
+    found = review.rows(file.name, text="scene 7 OF walden")
+    assert found["total"] == 1 and "Walden" in found["rows"][0]["source"]["prompt"]
+    leak = review.rows(file.name, reason="evaluated: book", text="Scene 33 of")["rows"][0]["row"]
+    for row, mark in ((leak, "keep"), ("none", "drop"), (leak, "maybe")):
+        with pytest.raises(BadSettings, match="coser"):
+            review.mark(file.name, row, mark)
+    with pytest.raises(BadSettings, match="no training file"):
+        review.rows("../secret.parquet")
+    dropped = found["rows"][0]["row"]
+    review.mark(file.name, dropped, "drop")
+    forged = {"file": file.name, "row": leak, "mark": "keep"}
+    (file.parent / "marks.jsonl").open("a").write(json.dumps(forged) + "\n")
+    assert built() == ([one for one in scenarios if one != "Scene 7 of Walden"], {**counts, BY_HAND: 1})
+    assert review.rows(file.name, reason=BY_HAND)["rows"][0]["mark"] == "drop"
+    review.mark(file.name, dropped, "keep")
+    assert built() == (scenarios, counts)
 
 
 def test_the_page_about_data_names_every_task_folder_and_file():

@@ -5,11 +5,12 @@
     soul view outputs/ --site site/
     soul view outputs/ --play hitom --play sotopia=rows.parquet policy.base_url=http://127.0.0.1:8000/v1
     soul view --annotate labels/pairs
+    soul view --review data/sim_rl_data
 
 The first form serves the folder on this machine only, at an address that it prints; Ctrl-C ends it. --export writes one
 HTML file, which needs no server. It has all numbers of a run, and the samples of an evaluation or the most telling
 sessions of a training run. --site writes one file for each run. --play adds a playground, which calls the endpoints in
-the settings. --annotate adds an annotation of `soul judge draw`.
+the settings. --annotate adds an annotation of `soul judge draw`, and --review a review of training files.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from soul.cli.error_border import Parser, reports_errors
 from soul.pages.api import Api
 from soul.pages.catalogue import Catalogue
 from soul.pages.export import export, write_site
-from soul.pages.extensions import Comparisons, annotate, play
+from soul.pages.extensions import Comparisons, annotate, play, review
 from soul.pages.page import served_page
 from soul.pages.server import ViewServer
 
@@ -46,19 +47,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--play", action="append", metavar="TASK[=FILE]", help="add a playground with the rows of this task")
     add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help="where --play keeps sessions")
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
+    add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
     given, settings = parser.parse_known_intermixed_args(arguments)
     if unknown := [one for one in settings if one.startswith("-") or "=" not in one]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if settings and not given.play:
         parser.error(f"{settings[0]} is a setting of the playground: give --play TASK, too")
-    root = given.folder or given.annotate
+    root = given.folder or given.annotate or given.review
     if root is None and not given.play:
         parser.error("give the folder of a run, or one above several")
     if given.export is None and given.site is None:
         serve(root or given.keep, given, settings)
         return
-    if given.play or given.annotate:
-        parser.error("--play and --annotate need a server: leave --export and --site out")
+    if given.play or given.annotate or given.review:
+        parser.error("--play, --annotate and --review need a server: leave --export and --site out")
     for file in [export(root, given.export)] if given.export else write_site(root, given.site):
         print(f"{file} ({file.stat().st_size / 1e6:,.1f} MB)")
 
@@ -72,6 +74,8 @@ def extensions(given: Namespace, settings: Sequence[str]) -> dict[str, Any]:
         found["play"] = play(playground.from_arguments(files, settings, given.keep))
     if given.annotate:
         found["annotate"] = annotate(importlib.import_module("soul.annotate").Annotation(given.annotate))
+    if given.review:
+        found["review"] = review(importlib.import_module("soul.rows.review").Review(given.review))
     return found
 
 

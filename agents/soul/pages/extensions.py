@@ -1,4 +1,4 @@
-"""The parts of the API for comparisons, playground and annotation.
+"""The parts of the API for comparisons, playground, annotation and reviews of data.
 
     compare/ID,ID[/within]                      all numbers, as `soul compare --json` prints them
     compare/ID,ID[/within]/rows/K/SET           the rows of a set in the K-th comparison
@@ -7,9 +7,10 @@
     annotate/about?person=P                     progress, and the next item of a person; POST annotate/label
     annotate/item?person=P&item=N               an item again, with the person's label
     annotate/agreement                          the numbers of `soul judge agree --json`
+    review/about, review/rows/FILE?reason=R&text=T&first=N; POST review/mark
 
-Each takes the object that does the work, which is made elsewhere: `soul.compare`, `soul.playground`, `soul.annotate`.
-None of these is imported here, so they may import the pages.
+Each takes the object that does the work, which is made elsewhere: `soul.compare`, `soul.playground`, `soul.annotate`,
+`soul.rows.review`. None of these is imported here, so they may import the pages.
 """
 
 from __future__ import annotations
@@ -93,3 +94,9 @@ def annotate(annotation: Any) -> Routes:
 
     gets = {"about": about, "item": annotation.shown, "agreement": annotation.agreement}
     return Routes(gets, {"label": annotation.label})
+
+
+def review(data: Any) -> Routes:
+    """The training files of a folder and what was left out of them: `soul view --review FOLDER`."""
+    about = lambda: {"folder": str(data.folder), "files": data.about()}  # noqa: E731
+    return Routes({"about": about, "rows": data.rows}, {"mark": data.mark})

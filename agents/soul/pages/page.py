@@ -1,4 +1,4 @@
-"""The page: one application for training runs, evaluations and comparisons, served or written as one file.
+"""The page: one application for training runs, evaluations, comparisons and reviews, served or written as one file.
 
 script/ has one class for each view and the components that they share; style.css has the look. The page reads its data
 through `Source` (script/source.js): over HTTP from `soul view`, or from compressed script elements of the file. Both
@@ -32,7 +32,7 @@ _HERE = Path(__file__).parent
 # Files of script/, in the order in which they need each other: components first, then the views.
 SCRIPTS = (
     "elements source store link table list chart curves diff scene turns session "
-    "home learning feedback sessions group row judge costs results compare play annotate app"
+    "home learning feedback sessions group row judge costs results compare play annotate review app"
 ).split()
 POLL_MS = 3000  # how often a served page asks for news
 PART_CHARACTERS = 1_000_000

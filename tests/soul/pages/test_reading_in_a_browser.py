@@ -1,4 +1,4 @@
-"""What people read: requests linked to new words, groups by keys, results as in results.json.
+"""What people read: requests linked to new words, groups by keys, results as in results.json, reviews of training data.
 
 Promise under test: a linked word is one that a sentence of the feedback asks for; each shown number equals the files.
 """
@@ -12,7 +12,12 @@ import soul.pages
 from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run.run_folder import EvaluationRun
-from tests.soul.pages.browser_pages import NOW, needs_a_browser, settled
+from soul.examples.__main__ import write
+from soul.pages.extensions import review
+from soul.pages.page import served_page
+from soul.rows.review import Review, marks_of
+from tests.soul.pages.browser_pages import NOW, needs_a_browser, opener, settled
+from tests.soul.pages.served import served
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = needs_a_browser
@@ -99,3 +104,22 @@ def test_the_results_are_those_of_results_json_and_table_md(opened, outputs):
         metrics = page.get_by_role("region", name=f"other metrics of {name}").locator("tbody tr").all_inner_texts()
         expected = {metric: f"{value:.3f}" for metric, value in summarise_run(run).sets[name].metrics.items()}
         assert {line.split("\t")[0]: line.split("\t")[1] for line in metrics} == expected
+
+
+def test_a_row_of_a_training_file_is_marked_and_stays_marked(browser, tmp_path):
+    file = tmp_path / "data" / "hitom.parquet"
+    write(["hitom"], 60, file)
+    with served(tmp_path / "data", served_page(extensions=["review"]), review=review(Review(file.parent))) as client:
+        with opener(browser, client.server.address) as open_:
+            page = open_("#review")
+            page.get_by_role("link", name="hitom.parquet").click()
+            page.get_by_text("1 to 50 of 60").wait_for()
+            page.get_by_role("button", name="drop").first.click()
+            page.locator("button[aria-pressed=true]").wait_for()
+            again = open_("#review/hitom.parquet")
+            again.locator("button[aria-pressed=true]").wait_for()
+            assert again.locator("button[aria-pressed=true]").inner_text() == "drop"
+            again.get_by_label("Jump to row").fill("51")
+            again.keyboard.press("Enter")
+            again.get_by_text("51 to 60 of 60").wait_for()
+    assert list(marks_of(file).values()) == ["drop"]

@@ -7,8 +7,8 @@ const VIEWS = {
   training: { learning: LearningView, feedback: FeedbackView, sessions: SessionsView, judge: JudgeView, costs: CostsView, group: GroupView, row: RowView },
   evaluation: { results: ResultsView, sessions: SessionsView },
 };
-const TITLES = { learning: "Learning", feedback: "Feedback", sessions: "Sessions", judge: "Judge", costs: "Cost and time", results: "Results", play: "Playground", annotate: "Annotation" };
-const WHOLE = { compare: CompareView, play: PlayView, annotate: AnnotateView }; // views of no single run
+const TITLES = { learning: "Learning", feedback: "Feedback", sessions: "Sessions", judge: "Judge", costs: "Cost and time", results: "Results", play: "Playground", annotate: "Annotation", review: "Data review" };
+const WHOLE = { compare: CompareView, play: PlayView, annotate: AnnotateView, review: ReviewView }; // views of no single run
 const KEYS = [
   ["1 2 3 ...", "the views of a run"],
   ["/", "search"],

@@ -4,7 +4,7 @@
 //   #RUN/learning?task=T             a view of a run
 //   #RUN/sessions?set=T&sort=-gain   a list with filters, order and page
 //   #RUN/session/NAME?...            one session, with its list
-//   #compare/RUN,RUN                 and play, annotate/ID
+//   #compare/RUN,RUN                 and play, annotate/ID, review/ID
 
 function placeOf(...parts) {
   return parts.map((one) => encodeURIComponent(String(one).toWellFormed())).join("/");
