@@ -150,7 +150,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     for task, count in left_out.items():
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
     report.check_tasks(reports, samples, wanted, rule, given.max_failed)
-    files = dataset.write(selection, given.out, given.val_share, rule.seed, given.near)
+    files = dataset.write(selection, given.out, given.val_share, rule.seed)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
         "not_in": given.not_in,

@@ -98,9 +98,7 @@ def _system(record: Mapping[str, Any], where: str) -> str:
         if not isinstance(text, str):
             raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
     if len(set(texts.values())) > 1:
-        raise BadConversation(
-            f"{where}: the fields {' and '.join(SYSTEM)} differ. Leave one out (soul convert --ignore-column)."
-        )
+        raise BadConversation(f"{where}: the fields {' and '.join(SYSTEM)} differ. Leave one column out.")
     return next(iter(texts.values()), "")
 
 
@@ -116,7 +114,7 @@ def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: s
     elif turns[0]["content"] != system:
         raise BadConversation(
             f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
-            f"them, or leave the column out ({' or '.join(SYSTEM)}; soul convert --ignore-column)."
+            f"them, or leave the column out ({' or '.join(SYSTEM)})."
         )
     return {**record, field: turns}
 

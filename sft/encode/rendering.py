@@ -123,7 +123,7 @@ class ChatEncoder:
         if tools and "tools" not in self._words:
             raise TemplateFailure(
                 "field tools: the chat template does not render tools, so the model would not see them. Use one "
-                "that does (model.chat_template), or leave the column out (soul convert --ignore-column tools)."
+                "that does (model.chat_template), or leave the column out."
             )
         for number, turn in enumerate(messages):
             for name in _MEANINGFUL.intersection(turn):

@@ -142,6 +142,6 @@ def _unknown(files: Mapping[str, str], default: Role | None) -> str:
     called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
     return (
         f"{file}: {called}: {why}.{also} Give its rows a column train_role: assistant, or human to train the person's "
-        "turns (soul convert FILES --train-role human). data.default_train_role=assistant holds for all sources that "
+        "turns. data.default_train_role=assistant holds for all sources that "
         "nothing names."
     )

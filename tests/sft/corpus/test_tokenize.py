@@ -305,5 +305,5 @@ def test_a_source_without_a_rule_is_found_before_anything_is_tokenised(tmp_path:
 def test_a_column_of_a_later_json_row_is_refused_by_row(tmp_path: Path, form: str) -> None:
     """The columns of a JSON file are those of its first rows; this row would be trained without its weight."""
     file = WRITERS[form](tmp_path, [row(number) for number in range(300)] + [row(300) | {"weight": 0.1}])
-    with pytest.raises(UnsupportedColumn, match=f"{file}, row 300: column 'weight'.*--ignore-column weight"):
+    with pytest.raises(UnsupportedColumn, match=f"{file}, row 300: column 'weight'.*write the file anew without"):
         opened(tmp_path, train_files=[str(file)])
