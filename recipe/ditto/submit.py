@@ -122,11 +122,7 @@ def send(command: Sequence[str]) -> int:
 
 
 def submit(backend: str, words: Sequence[str], dry_run: bool) -> int:
-    """Check the training as a dry run of run_rl.sh does, then print or send what the backend makes of it.
-
-    Returns:
-        The exit code.
-    """
+    """Check the training as a dry run of run_rl.sh does, then print or send it. Returns the exit code."""
     task, *overrides = words
     judge = os.environ.get("JUDGE_MODEL_PATH")  # it does not run yet: the job asks it when it starts
     if judge:

@@ -53,8 +53,3 @@ def check_row(record: Record, where: str) -> None:
     """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only."""
     if not UNSUPPORTED.keys().isdisjoint(record):
         check_columns(where, record.keys())
-
-
-def needs_rule(columns: Collection[str]) -> bool:
-    """Tell whether a file holds conversations whose trained side a rule must name."""
-    return bool({"messages", "extra_info.messages", "conversations"} & set(columns))

@@ -59,17 +59,11 @@ class BadSources(SoulError):
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files that one path, folder or glob names.
+    """Files that one path, folder or glob names."""
 
-    Attributes:
-        name: the path, folder or glob, with its ratio.
-        files: the files, absolute, in order.
-        ratio: passes over the files per epoch.
-    """
-
-    name: str
-    files: tuple[Path, ...]
-    ratio: Fraction = Fraction(1)
+    name: str  # the path, folder or glob, with its ratio
+    files: tuple[Path, ...]  # absolute, in order
+    ratio: Fraction = Fraction(1)  # passes over the files per epoch
 
 
 def find_files(named: str | Sequence[str] | None, folder: Path | None, split: str) -> list[FileGroup]:

@@ -68,11 +68,7 @@ def layout_columns(layout: Layout, columns: Sequence[str]) -> list[str]:
 def standard_row(
     record: Mapping[str, Any], layout: Layout, where: str
 ) -> tuple[Mapping[str, Any], conversation.Layout]:
-    """A row of any layout but `text` in a form that `read_conversation` reads.
-
-    Args:
-        where: file and row, for errors.
-    """
+    """A row of any layout but `text` in a form that `read_conversation` reads."""
     assert layout != "text"
     form: conversation.Layout = "prompt_response"
     if layout == "conversations":

@@ -58,12 +58,7 @@ class TrainedTurn:
 
 
 class ChatEncoder:
-    """Encodes conversations with one tokenizer and its chat template.
-
-    Args:
-        tokenizer: a fast tokenizer with a chat template.
-        template_kwargs: arguments of the template (`enable_thinking`, ...).
-    """
+    """Encodes conversations with one tokenizer and its chat template."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
         if not tokenizer.chat_template:

@@ -73,12 +73,7 @@ def read_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 
 def records(batch: pa.RecordBatch, file: str, first: int) -> list[Record]:
-    """The rows of a batch as Python values.
-
-    Args:
-        file: the file, for errors.
-        first: the number of the first row in the file.
-    """
+    """The rows of a batch as Python values; `file` and the number of the `first` row in it are for errors."""
     if batch.schema.names != [_JSON]:
         rows: list[Record] = batch.to_pylist()
         return rows
