@@ -75,7 +75,9 @@ def find_files(named: str | Sequence[str] | None, folder: Path | None, split: st
         split: "train" or "val".
     """
     words = _words(named, split) if isinstance(named, str) else list(named or [])
-    groups = [_group(word, split) for word in words] if words else _discover(folder, split)
+    groups = [_group(word, split) for word in words]
+    if not words and folder and (shards := _shards(folder, split, f"*{split}*")):
+        groups = [FileGroup(str(folder), tuple(map(_absolute, shards)))]
     owner: dict[Path, str] = {}
     for group in groups:
         for file in group.files:
@@ -108,7 +110,7 @@ def _group(word: str, split: str) -> FileGroup:
         )
     files: list[Path] = []
     for path in map(Path, found):
-        files += files_of_folder(path, split) if path.is_dir() else [path]
+        files += _of_folder(path, split) if path.is_dir() else [path]
     return FileGroup(word, tuple(_absolute(path) for path in files), ratio)
 
 
@@ -126,51 +128,37 @@ def _split_ratio(word: str, split: str) -> tuple[str, Fraction]:
     return path, Fraction(tail)
 
 
-def _discover(folder: Path | None, split: str) -> list[FileGroup]:
-    files = tuple(_absolute(path) for path in shards_of_split(folder, split)) if folder else ()
-    return [FileGroup(str(folder), files)] if files else []
-
-
 def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # removes `..`, but keeps links
 
 
 def no_files(folder: Path | None, split: str) -> BadSources:
     """The error for a split that must exist and has no files."""
-    patterns = ", ".join(pattern.format(split=split) for pattern in PATTERNS)
+    patterns = ", ".join(pattern.format(split=split) for pattern in (*PATTERNS, "*{split}*"))
     return BadSources(
         f"no shard of the split {split!r}: {VARIABLE[split]} is not set, and no data file in {folder or 'DATA_DIR'} "
         f"matches {patterns}. Set {VARIABLE[split]} to files or folders, or DATA_DIR to the folder of the corpus."
     )
 
 
-# The shards of a split are the files that match the first of these patterns with any match. All but the last, which
-# would find too much, are tried with all names of the split.
-PATTERNS = ("{split}_shard_*", "{split}-*", "{split}/*", "data/{split}-*", "*{split}*")
+PATTERNS = ("{split}_shard_*", "{split}-*", "{split}/*", "data/{split}-*")
 SPLIT_NAMES = {"train": ("train",), "val": ("val", "validation", "valid", "dev")}
-_ABOUT = ("dataset_info.json", "dataset_infos.json")  # no rows
+_ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")  # no rows
 
 
-def shards_of_split(folder: Path, split: str) -> list[Path]:
-    """The shards of a split in a folder that may hold several; empty if it has none."""
-    return _matching(folder, split) or _data_files(folder.glob(PATTERNS[-1].format(split=split)), folder)
+def _shards(folder: Path, split: str, otherwise: str) -> list[Path]:
+    """The files that match the first of the patterns with any match, with any name of the split; else `otherwise`."""
+    patterns = [pattern.format(split=name) for pattern in PATTERNS for name in SPLIT_NAMES[split]]
+    found = (_data_files(folder.glob(pattern), folder) for pattern in (*patterns, otherwise))
+    return next(filter(None, found), [])
 
 
-def files_of_folder(folder: Path, split: str) -> list[Path]:
+def _of_folder(folder: Path, split: str) -> list[Path]:
     """The data files of a folder that is named for a split: the split's shards if it has several, otherwise all."""
-    files = _matching(folder, split) or _data_files(folder.iterdir(), folder)
-    if not files:
-        shown = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
-        raise BadShard(f"{folder}: the folder holds no data files of {split} (it has: {shown}). Name the files.")
-    return files
-
-
-def _matching(folder: Path, split: str) -> list[Path]:
-    for pattern in PATTERNS[:-1]:
-        for name in SPLIT_NAMES[split]:
-            if files := _data_files(folder.glob(pattern.format(split=name)), folder):
-                return files
-    return []
+    if files := _shards(folder, split, "*"):
+        return files
+    shown = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+    raise BadShard(f"{folder}: the folder holds no data files of {split} (it has: {shown}). Name the files.")
 
 
 def _data_files(paths: Iterable[Path], folder: Path) -> list[Path]:
