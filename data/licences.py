@@ -10,19 +10,12 @@ from soul.rows.data_card import Share, SourceLicence
 
 
 class Licence(NamedTuple):
-    """The terms of a source.
+    """The terms of a source."""
 
-    Attributes:
-        name: for people.
-        hub: its identifier on the Hugging Face hub; "" if it has none.
-        share: whether rows that are made from the source may be published for everyone.
-        why: why not; "" if they may.
-    """
-
-    name: str
-    hub: str = ""
-    share: Share = "yes"
-    why: str = ""
+    name: str  # for people
+    hub: str = ""  # its identifier on the Hugging Face hub, if it has one
+    share: Share = "yes"  # whether rows that are made from the source may be published for everyone
+    why: str = ""  # why not
 
 
 class Origin(NamedTuple):

@@ -1,4 +1,4 @@
-"""Read source files (JSON, JSON lines, CSV, parquet) and their fields; errors name file, line or row, and field."""
+"""Read source files (JSON, JSON lines, CSV, parquet) and their fields; ValueError names file, line or row and field."""
 
 import ast
 import csv
@@ -62,11 +62,7 @@ def _parsed(path: Path, where: str, text: str) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file.
-
-    Raises:
-        ValueError: the file is not UTF-8 text; names it. All readers of this module raise it for a damaged file.
-    """
+    """The text of a UTF-8 file."""
     with _readable(path, "UTF-8 text"):
         return path.read_text(encoding="utf-8")
 
@@ -77,11 +73,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) for each line that is not blank, one by one; the place reads "FILE: line 3". Reads .gz too.
-
-    Raises:
-        ValueError: a line is not JSON; names file and line.
-    """
+    """Yield (place, record) for each line that is not blank; the place reads "FILE: line 3". Reads .gz too."""
     # newline="\n": not at U+2028 and similar characters inside JSON strings.
     opened = gzip.open if path.suffix == ".gz" else open
     with _readable(path, "UTF-8 text"), opened(path, "rt", encoding="utf-8", newline="\n") as lines:
@@ -124,11 +116,7 @@ RowT = TypeVar("RowT", bound=BaseModel)
 def row_of(
     where: str, row_type: type[RowT], raw: Mapping[str, Any], check: Callable[[RowT], object] = lambda row: None
 ) -> RowT:
-    """The record as a row of its task, which `check` accepts.
-
-    Raises:
-        ValueError: it is not one; names place and field.
-    """
+    """The record as a row of its task, which `check` accepts."""
     try:
         row = row_type.model_validate({**raw, "index": 0})
         check(row)
@@ -141,11 +129,7 @@ def row_of(
 
 
 def required_text(where: str, record: Mapping[str, Any], field: str, hint: str = "") -> str:
-    """The text of a field, without surrounding white space.
-
-    Raises:
-        ValueError: it is missing, no text, or blank.
-    """
+    """The text of a field, without surrounding white space."""
     value = record.get(field)
     text = clean_text(value) if isinstance(value, str) else ""
     if not text:
@@ -154,11 +138,7 @@ def required_text(where: str, record: Mapping[str, Any], field: str, hint: str =
 
 
 def text_list(where: str, record: Mapping[str, Any], field: str) -> list[str]:
-    """The list of texts that a field holds as a Python literal, which is never run as code.
-
-    Raises:
-        ValueError: it is no literal.
-    """
+    """The list of texts that a field holds as a Python literal, which is never run as code."""
     try:
         texts: list[str] = ast.literal_eval(record[field])
     except (ValueError, SyntaxError) as error:
@@ -171,9 +151,6 @@ def options_and_gold(where: str, options: Any, answer: Any, fields: str) -> tupl
 
     Args:
         fields: how the error names the fields of both.
-
-    Raises:
-        ValueError: there are fewer than two options, or the answer is not among them.
     """
     try:
         texts = option_texts(options)

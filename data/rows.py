@@ -59,9 +59,6 @@ def draw_groups(groups: Sequence[str], seed: int, *, count: int | None = None, r
     """Draw whole groups by `seed`: `count` of them, or as many as fit into `rows` rows; all if there are fewer.
 
     A draw depends on the groups' names and the seed, not on the order of the rows.
-
-    Args:
-        groups: the group (story, conversation) of each row.
     """
     sizes = Counter(groups)
     drawn: set[str] = set()

@@ -32,11 +32,7 @@ ONE_ANSWER = "answers to questions that everybody answered alike"
 
 
 def convert(paths: Sequence[str | Path], part: Part = "all", rows: int | None = None, seed: int = 0) -> Rows:
-    """Answers as `extra_info` dicts, `rows` of them drawn by seed, in the files' order.
-
-    Args:
-        part: the studies that the authors evaluate (unseen), the others, or all.
-    """
+    """Answers of a part of the studies as `extra_info` dicts, `rows` of them drawn by seed, in the files' order."""
     mappings = [Path(path) for path in paths if Path(path).name.startswith("participant_mapping")]
     files = [Path(path) for path in paths if Path(path) not in mappings]
     unseen = {str(name) for path in mappings for name in read_json(path)["unseen"]}

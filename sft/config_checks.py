@@ -71,10 +71,6 @@ _DATA: Keys = {
         "most 65,536.",
     ),
     "num_workers": Key(FromZero, "Worker processes that read and pack sequences."),
-    "allow_overlap": Key(
-        bool,
-        "Let conversations share stories, books or users with rl_test_files. Otherwise such a run is refused.",
-    ),
     "apply_chat_template_kwargs": Key(Open, "Arguments of the model's chat template."),
     "seed": Key(Seed, "Seed of the order of the rows."),
     "pad_mode": Key(Literal["no_padding"]),
@@ -119,7 +115,7 @@ _ROWS = "the layouts of rows that docs/sft_data.md lists: sft/corpus/row_encoder
 INSTEAD = {
     "data.max_length": "data.max_prompt_length and data.max_response_length, whose sum is the limit",
     "data.truncation": "data.overlong",
-    "data.train_role": "a column train_role (soul convert --train-role), or data.default_train_role",
+    "data.train_role": "a column train_role, or data.default_train_role",
     "data.enable_thinking_default": "data.apply_chat_template_kwargs.enable_thinking",
     "data.messages_key": _ROWS,
     "data.tools_key": _ROWS,

@@ -4,8 +4,6 @@ This opens the corpus as the training does, so that one process tokenises it, on
 """
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +18,15 @@ from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
-from sft.corpus.columns import NEAR_COLUMN, ORIGIN, origin
 from sft.corpus.row_encoder import DOCUMENT
-from sft.corpus.sources import SftDataSettings, find_files
+from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
-from sft.formats.reading import columns_of, family_of, read_records
 from sft.memory_plan import check_memory, fit
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.errors import Mistakes
 from soul.evaluate.run.settings import choose_sets
 from soul.files.disk_writes import check_writable
-from soul.rows.near_text import NEAR
-from soul.rows.overlap import HeldOut
 from soul.rows.task_files import read_rows
 from soul.table import Table
 
@@ -102,8 +96,8 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     found.report()
     check_gpu(config)
     check_packing(config.model, "model")
-    tested = str(trainer.rl_test_files or "").split()  # compared even without a test: somebody will evaluate on them
-    compared = _check_tested(config, tested) if tested else []
+    tested = str(trainer.rl_test_files or "").split()
+    read_rows([str(file) for file in choose_sets(tested, Path("data")).values()] if tested else [])  # raises
     train, val = load_corpora(config)
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
@@ -130,7 +124,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     tokens = f"tokens in {data_settings(config).cache_dir}: {size:.2f} GiB"
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
-        lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
+        lines.append(f"a generative test of {', '.join(tested)} {often}")
     lines += [tokens, *memory, _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
 
@@ -169,49 +163,6 @@ def _begin(choice: ResumeChoice | None) -> str:
         return "starts at the checkpoint that the first node chooses"
     begin = f"resumes after step {choice.step}" if choice.folder else "starts at step 1"
     return "".join([begin, *(f"\nset aside: {path} ({reason})" for path, reason in choice.skipped.items())])
-
-
-def _check_tested(config: DictConfig, tested: Sequence[str]) -> list[str]:
-    """Refuse a corpus about rows that the run's own generative test asks about.
-
-    A corpus of `sft.distill` names the task file and row of each conversation; others cannot be compared. Rows are
-    compared by group (`soul.rows.overlap`), texts by the share of words that the corpus was distilled with (`--near`).
-
-    Returns:
-        Lines for the plan: overlaps that data.allow_overlap accepts, and task files that are missing.
-    """
-    settings, allowed = data_settings(config), bool(config.data.allow_overlap)
-    corpus = (file for group in find_files(settings.train_files, settings.dir, "train") for file in group.files)
-    asked = read_rows([str(file) for file in choose_sets(tested, Path("data")).values()])
-    lines: list[str] = []
-    overlaps: list[str] = []
-    for (near, file), numbers in sorted(_played(corpus).items()):
-        if not Path(file).is_file():
-            lines.append(f"not compared with the test: conversations on {file}, because that file is missing")
-            continue
-        rows = [row for row in read_rows([file]) if row.number in numbers]
-        overlaps += map(str, HeldOut(asked, near).overlaps(rows))
-    if overlaps and not allowed:
-        raise BadConfig(
-            "data.train_files holds conversations about the same stories, conversations, books or users as "
-            f"trainer.rl_test_files, so the test would reward memorisation. {'. '.join(overlaps)}. Build "
-            "the corpus again with --not-in (python -m sft.distill --help), or set data.allow_overlap=true to train on "
-            "it anyway."
-        )
-    return [*lines, *(f"OVERLAP {overlap} (data.allow_overlap=true)" for overlap in overlaps)]
-
-
-def _played(corpus: Iterable[Path]) -> dict[tuple[float, str], set[int]]:
-    """The rows that the conversations of a corpus are about, by the corpus' `--near` and by task file."""
-    played: defaultdict[tuple[float, str], set[int]] = defaultdict(set)
-    for path in corpus:
-        present = set(columns_of(path))
-        # The columns of a JSON file are those of its first rows only.
-        if {"file", "row", "record"} <= present or family_of(path) == "json":
-            wanted = [name for name in (*ORIGIN, "train_role") if name in present]
-            for row in filter(None, map(origin, read_records(path, wanted))):
-                played[row.get(NEAR_COLUMN, NEAR), row["file"]].add(row["row"])
-    return dict(played)
 
 
 def _check_documents(config: DictConfig, corpus: Corpus) -> None:

@@ -48,11 +48,7 @@ EXPERT = ("trainer.total_training_steps=15",)  # 45 of 100 of these drafts are r
 
 
 def distill(folder: Path, endpoint: dict[str, str], mode: str) -> None:
-    """Run the recipe's distill.sh on the experts in `folder`: the student and the evaluation of all models so far.
-
-    Args:
-        mode: "forward" or "reverse".
-    """
+    """Run distill.sh (mode: "forward" or "reverse") on the experts in `folder`: the student, and all models' scores."""
     tasks = [form.task.name for form in FORMS]
     settings = {
         "EXPERTS": " ".join(f"{task}:{folder / task / 'train.parquet'}={folder / task / 'run'}" for task in tasks),

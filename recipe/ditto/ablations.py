@@ -32,7 +32,7 @@ from soul.files.folder_lock import FolderLock
 from soul.files.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "recipe" / "ditto" / "config" / "ditto.yaml"
+RECIPE = ROOT / "recipe" / "ditto" / "config"
 FIGURE_4 = "ditto grpo ditto_refined_only rltf_sd erl sdpo_token_grpo sdpo_logits_grpo sdpo_token sdpo_logits"
 SEED_KEYS = (
     *("data.seed", "actor_rollout_ref.actor.data_loader_seed"),  # which prompts a step and a mini-batch get
@@ -69,12 +69,9 @@ class Plan:
     out: Path  # gets a folder for each run, logs/ and figures/
     runs: tuple[Run, ...]  # in the order in which they are trained
     overrides: tuple[str, ...] = ()
-    recipe: Path = RECIPE  # the config file
 
     @classmethod
-    def from_environment(
-        cls, task: str, overrides: Sequence[str], environment: Mapping[str, str], recipe: Path = RECIPE
-    ) -> Plan:
+    def from_environment(cls, task: str, overrides: Sequence[str], environment: Mapping[str, str]) -> Plan:
         """The plan of a command line and of OBJECTIVES, SEEDS, OUTPUT_DIR and EXPERIMENT_NAME.
 
         Raises:
@@ -96,11 +93,11 @@ class Plan:
         names = [objective(each).name for each in objectives]
         # Seed by seed: all objectives can be compared as soon as the first seed is through.
         runs = tuple(Run(name, int(seed)) for seed in seeds for name in names)
-        return cls(task, out, runs, tuple(overrides), recipe)
+        return cls(task, out, runs, tuple(overrides))
 
     def words(self, run: Run) -> list[str]:
         """The arguments of train_ppo.py."""
-        config = ("--config-dir", str(self.recipe.parent), "--config-name", self.recipe.stem, "--task", self.task)
+        config = ("--config-dir", str(RECIPE), "--config-name", "ditto", "--task", self.task)
         own = (
             quoted("run.dir", str(self.out / run.name), "OUTPUT_DIR"),
             quoted("trainer.experiment_name", f"{self.out.name}-{run.name}", "EXPERIMENT_NAME"),
@@ -114,7 +111,7 @@ class Plan:
         """The settings that all runs share, as far as they change a result."""
         shared = redact_guessing(shlex.join(word for word in self.overrides if not word.startswith(_FREE)))
         variables = {name: os.environ.get(name, "") for name in _VARIABLES}
-        return {"task": self.task, "recipe": self.recipe.name, "overrides": shared, **variables}
+        return {"task": self.task, "overrides": shared, **variables}
 
     def reached(self, run: Run) -> int:
         """The last step of a run; 0 before the first one."""

@@ -10,7 +10,7 @@
 #   ACTOR_MODEL_PATH   the student starts from it; the comparison's base (Qwen/Qwen3-8B)
 #   OUTPUT_DIR, EXPERIMENT_NAME    everything goes to outputs/distilled
 #   DATA_DIR, TRAIN_FILES          where the rows are, as in run_rl.sh
-#   SAMPLES, ROWS, KEEP_ARGS       answers per row (8), rows per task (1024), further options of the selection ("--margin 0.25")
+#   SAMPLES, ROWS, KEEP_ARGS       answers per row (8), rows per task (1024), further options of the selection ("--per-row 2")
 #   WEIGHTS            the tasks' shares of the data (1: all equal, "1 hitom=2"; "none" keeps what each task has)
 #   SFT_ARGS           further overrides of the training ("optim.lr=2e-5 trainer.total_epochs=2")
 #   TASKS, LIMIT       evaluation sets (those of the experts' tasks), rows of each (100)

@@ -1,13 +1,13 @@
 """`python -m recipe.ditto.ray_node --rank R --nodes N --head HOST:PORT -- COMMAND...`: one node of a Ray cluster.
 
-Run it on every node, with the same words except for --rank; recipe/ditto/slurm/ditto.sbatch and
-recipe/ditto/skypilot/ditto.yaml do. Node 0 starts Ray's head, waits until all nodes are there, and runs COMMAND, which
-finds the cluster in RAY_ADDRESS. The cluster ends with the command, and every node ends with the cluster.
+Run it on every node, with the same words except for --rank; recipe/ditto/slurm/ditto.sbatch does. Node 0 starts Ray's
+head, waits until all nodes are there, and runs COMMAND, which finds the cluster in RAY_ADDRESS. The cluster ends with
+the command, and every node ends with the cluster.
 
 `ray symmetric-run` does the same except for what matters here: it ends Ray at SIGTERM, before the step is saved; it
-calls `ray stop`, which ends other clusters on these machines too, and refuses to start beside SkyPilot's own; and it
-ends with 0 where Ray could not start. Here SIGTERM and Ctrl-C belong to COMMAND, which gets them with its process
-group, and Ray is shielded from them. Exit codes: COMMAND's; 1 if the cluster could not start.
+calls `ray stop`, which ends other clusters on these machines too; and it ends with 0 where Ray could not start. Here
+SIGTERM and Ctrl-C belong to COMMAND, which gets them with its process group, and Ray is shielded from them. Exit codes:
+COMMAND's; 1 if the cluster could not start.
 """
 
 import os

@@ -6,19 +6,13 @@
 # BACKEND   where                                          what it calls
 #   ray       a Ray cluster that is running                  ray job submit (RAY_API_SERVER_ADDRESS, RAY_JOB_HEADERS: Ray's)
 #   slurm     an allocation of nodes                         sbatch (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...: Slurm's)
-#   skypilot  machines that SkyPilot rents, a managed job    sky jobs launch
-#   kuberay   a Kubernetes cluster with KubeRay              kubectl create (a RayJob)
 #
 # The number of nodes and GPUs follows from trainer.nnodes and trainer.n_gpus_per_node. First everything is checked that a
 # dry run of run_rl.sh checks, on this machine: settings, files, rows, model, judge. The job checks it again on its nodes.
-# Keys travel by the names of their variables: this program puts them on no command line and in no file. Slurm and
-# SkyPilot keep the environment of a job on their controllers.
+# Keys travel by the names of their variables: this program puts them on no command line and in no file. Slurm
+# keeps the environment of a job on its controller.
 #
 # Environment variables: those of run_rl.sh except TASK (PLATFORM is the cluster's: gpu), and
-#   VOLUME        skypilot, kuberay: name of a volume with data/ and models, which gets outputs/; paths are relative to it
-#   ACCELERATOR   skypilot: kind of GPU (H100)
-#   IMAGE         kuberay: the image of docker/Dockerfile in your registry
-#   SECRET        kuberay: the Kubernetes secret that holds the keys under the names of their variables (ditto-keys)
 #   JUDGE_MODEL_PATH, JUDGE_GPUS    slurm: serve this model as the judge on one more node, with so many GPUs (8)
 #
 # The same command resumes a run that was stopped, preempted or killed. Exit codes: 0 submitted, 2 the command or its

@@ -19,11 +19,8 @@ class StepBatches(Sampler[list[int]]):
     """A batch sampler that yields this rank's part of each step.
 
     Args:
-        corpus: the training split.
         batch_size: rows per step, over all ranks.
-        rank: this rank of the data-parallel group, of `ranks`.
-        first_step: number of steps that are done already.
-        last_step: number of steps of the whole training.
+        first_step: number of steps that are done already; last_step: of the whole training.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int, first_step: int, last_step: int) -> None:
@@ -49,9 +46,6 @@ class ValidationBatches(Sampler[list[int]]):
     """A batch sampler over a validation split: every sequence once, source by source, each batch from one source.
 
     A ratio below 1 takes that part of its files' rows, always the same one; a ratio above 1 takes them once.
-
-    Attributes:
-        sources: the source of each batch.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, rank: int, ranks: int) -> None:
@@ -59,7 +53,7 @@ class ValidationBatches(Sampler[list[int]]):
         size = -(-batch_size // ranks) * ranks
         wanted = corpus.dataset.row_sequences(np.unique(corpus.order.epoch_rows(0)))
         self._batches: list[np.ndarray] = []
-        self.sources: list[str] = []
+        self.sources: list[str] = []  # of each batch
         for name, sequences in zip(corpus.names, corpus.dataset.sequences_by_source(), strict=True):
             chosen = np.intersect1d(sequences, wanted, assume_unique=True)
             for start in range(0, len(chosen), size):

@@ -5,18 +5,12 @@ what should be trained, and is not supported, is an error: without it, the model
 """
 
 from collections.abc import Collection
-from typing import Any
 
 from sft.formats.reading import Record
 from soul.errors import SoulError
 
 READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them
-# Columns of a distilled corpus: the row of a task that a conversation was played on, and the corpus' `--near`, by which
-# its texts are compared with those of tests.
-NEAR_COLUMN = "near"
-ORIGIN = ("file", "row", "record", NEAR_COLUMN)
-# "file" and "row" alone could mean anything. Corpora of earlier versions lack `near`.
-_DISTILLED = ("file", "row", "record", "train_role")
+WITHOUT = "To train without it, write the file anew without the column (docs/sft_data.md#other-files)."
 
 _TEXT_ONLY = "this training run supports text only"
 _PAIRS = "pairs of a good and a bad answer are not supported; to train the good one, write it into messages"
@@ -44,42 +38,18 @@ class UnsupportedColumn(SoulError):
     """A column means something that this training run cannot do; the message names file and column."""
 
 
-def check_columns(path: str, columns: Collection[str], ignored: Collection[str] = ()) -> None:
-    """Check that no column of a file means something that is not supported, except those to ignore."""
+def check_columns(path: str, columns: Collection[str]) -> None:
+    """Check that no column of a file means something that is not supported."""
     for name in columns:
         reason = UNSUPPORTED.get(name)
         # `label` alone is a note (the class of a text); beside a completion it rates the answer.
         if name == "label" and not {"completion", "response"} & set(columns):
             continue
-        if reason and name not in ignored:
-            raise UnsupportedColumn(
-                f"{path}: column {name!r}: {reason}. To use the file without it: soul convert FILES --out FOLDER "
-                f"--ignore-column {name}."
-            )
+        if reason:
+            raise UnsupportedColumn(f"{path}: column {name!r}: {reason}. {WITHOUT}")
 
 
-def check_row(record: Record, where: str, ignored: Collection[str] = ()) -> None:
+def check_row(record: Record, where: str) -> None:
     """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only."""
     if not UNSUPPORTED.keys().isdisjoint(record):
-        check_columns(where, record.keys(), ignored)
-
-
-def without(record: dict[str, Any], ignored: Collection[str]) -> dict[str, Any]:
-    """A row without the columns to ignore, for formats that give all columns. `a.b` is the field b of the column a."""
-    kept = {name: value for name, value in record.items() if name not in ignored}
-    for outer, dot, inner in (name.partition(".") for name in ignored):
-        if dot and isinstance(fields := kept.get(outer), dict):
-            kept[outer] = {name: value for name, value in fields.items() if name != inner}
-    return kept
-
-
-def origin(record: Record) -> Record:
-    """The columns `ORIGIN` of a row of a distilled corpus; empty for any other row."""
-    if any(record.get(name) is None for name in _DISTILLED):
-        return {}
-    return {name: record[name] for name in ORIGIN if record.get(name) is not None}
-
-
-def needs_rule(columns: Collection[str]) -> bool:
-    """Tell whether a file holds conversations whose trained side a rule must name."""
-    return bool({"messages", "extra_info.messages", "conversations"} & set(columns))
+        check_columns(where, record.keys())

@@ -21,12 +21,7 @@ FEW = 4096  # up to this size an order is a table, sorted by hashes: a small net
 
 
 class Permutation:
-    """A pseudo-random permutation of range(size), computed on demand.
-
-    Args:
-        size: how many numbers.
-        key: any values; equal keys give equal permutations.
-    """
+    """A pseudo-random permutation of range(size), computed on demand; equal keys give equal permutations."""
 
     def __init__(self, size: int, *key: object) -> None:
         self.size = size
@@ -64,17 +59,11 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one group of files.
+    """The rows of one group of files."""
 
-    Attributes:
-        first: number of its first row.
-        count: how many rows.
-        ratio: passes per epoch.
-    """
-
-    first: int
+    first: int  # number of its first row
     count: int
-    ratio: Fraction = Fraction(1)
+    ratio: Fraction = Fraction(1)  # passes per epoch
 
     @property
     def passes(self) -> int:
@@ -104,12 +93,7 @@ class Part:
 
 
 class Order:
-    """The endless order of the rows of several parts; `len` is the length of an epoch.
-
-    Args:
-        parts: the parts of an epoch.
-        seed: seed of the shuffles.
-    """
+    """The endless order of the rows of several parts; `len` is the length of an epoch."""
 
     def __init__(self, parts: Sequence[Part], seed: int) -> None:
         self.parts = [part for part in parts if len(part)]

@@ -12,13 +12,13 @@ from transformers import PreTrainedTokenizerBase
 from sft.corpus.sources import SftDataSettings
 from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
-from sft.encode.documents import DocumentPacker, DocumentPiece, DocumentTokenizer
+from sft.encode.documents import DocumentPacker, DocumentTokenizer
 from sft.encode.layouts import Layout, standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence, TooLong, shorten
 from sft.encode.train_roles import RoleRules, source_of
-from sft.formats.reading import BEGINS, ENDS, batches
+from sft.formats.reading import batches
 from soul.chat.control_tokens import ControlTokens
 from soul.errors import SoulError
 
@@ -170,19 +170,20 @@ class RowEncoder:
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
     ) -> None:
         packers: dict[str, DocumentPacker] = {}  # by source
-        for pieces in batches(self._pieces(writer, rows, file), lambda piece: len(piece.text), *_TOGETHER):
-            for piece, ids in zip(pieces, self.documents.ids(pieces), strict=True):
-                packer = packers.setdefault(piece.source, DocumentPacker(self.settings.max_length))
-                for first, sequence in packer.add(ids, piece.ends, piece.row):
-                    writer.add([sequence], piece.source, first)
+        for documents in batches(self._documents(writer, rows, file), lambda document: len(document[2]), *_TOGETHER):
+            encoded = self.documents.ids([text for _, _, text in documents])
+            for (source, row, _), ids in zip(documents, encoded, strict=True):
+                packer = packers.setdefault(source, DocumentPacker(self.settings.max_length))
+                for first, sequence in packer.add(ids, row):
+                    writer.add([sequence], source, first)
         for source, packer in packers.items():
             for first, sequence in packer.finish():
                 writer.add([sequence], source, first)
 
-    def _pieces(
+    def _documents(
         self, writer: SequenceWriter, rows: Iterator[tuple[int, Mapping[str, Any]]], file: str
-    ) -> Iterator[DocumentPiece]:
-        """The documents, counted, without the empty ones."""
+    ) -> Iterator[tuple[str, int, str]]:
+        """Source, row and text of the documents, counted, without the empty ones."""
         for number, record in rows:
             source = source_of(record.get("data_source"))
             counts = writer.counts.source(source)
@@ -190,13 +191,11 @@ class RowEncoder:
             counts.roles[DOCUMENT] += 1
             text = record.get("text")
             if not isinstance(text, str) or not text.strip():
-                if BEGINS not in record:  # a blank piece of a longer document is no empty document
-                    self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
-                    continue
-            plain = text or ""
-            if (text := self.control.escape(plain)) != plain:
+                self._leave_out(writer, source, EMPTY_DOCUMENTS, f"{file}, row {number}: no text")
+                continue
+            if (escaped := self.control.escape(text)) != text:
                 self._leave_out(writer, source, ESCAPED, f"{file}, row {number}")
-            yield DocumentPiece(source, number, text, record.get(BEGINS, True), record.get(ENDS, True))
+            yield source, number, escaped
 
     def _leave_out(self, writer: SequenceWriter, source: str, reason: str, example: str, count: int = 1) -> None:
         writer.counts.source(source).left_out[reason] += count

@@ -5,7 +5,6 @@ If no file is named, the shards are looked up in a folder by file name.
 """
 
 import glob
-import json
 import os
 import re
 import shlex
@@ -60,17 +59,11 @@ class BadSources(SoulError):
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files that one path, folder or glob names.
+    """Files that one path, folder or glob names."""
 
-    Attributes:
-        name: the path, folder or glob, with its ratio.
-        files: the files, absolute, in order.
-        ratio: passes over the files per epoch.
-    """
-
-    name: str
-    files: tuple[Path, ...]
-    ratio: Fraction = Fraction(1)
+    name: str  # the path, folder or glob, with its ratio
+    files: tuple[Path, ...]  # absolute, in order
+    ratio: Fraction = Fraction(1)  # passes over the files per epoch
 
 
 def find_files(named: str | Sequence[str] | None, folder: Path | None, split: str) -> list[FileGroup]:
@@ -82,7 +75,9 @@ def find_files(named: str | Sequence[str] | None, folder: Path | None, split: st
         split: "train" or "val".
     """
     words = _words(named, split) if isinstance(named, str) else list(named or [])
-    groups = [_group(word, split) for word in words] if words else _discover(folder, split)
+    groups = [_group(word, split) for word in words]
+    if not words and folder and (shards := _shards(folder, split, f"*{split}*")):
+        groups = [FileGroup(str(folder), tuple(map(_absolute, shards)))]
     owner: dict[Path, str] = {}
     for group in groups:
         for file in group.files:
@@ -115,7 +110,7 @@ def _group(word: str, split: str) -> FileGroup:
         )
     files: list[Path] = []
     for path in map(Path, found):
-        files += files_of_folder(path, split) if path.is_dir() else [path]
+        files += _of_folder(path, split) if path.is_dir() else [path]
     return FileGroup(word, tuple(_absolute(path) for path in files), ratio)
 
 
@@ -133,83 +128,43 @@ def _split_ratio(word: str, split: str) -> tuple[str, Fraction]:
     return path, Fraction(tail)
 
 
-def _discover(folder: Path | None, split: str) -> list[FileGroup]:
-    files = tuple(_absolute(path) for path in shards_of_split(folder, split)) if folder else ()
-    return [FileGroup(str(folder), files)] if files else []
-
-
 def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # removes `..`, but keeps links
 
 
 def no_files(folder: Path | None, split: str) -> BadSources:
     """The error for a split that must exist and has no files."""
-    patterns = ", ".join(pattern.format(split=split) for pattern in PATTERNS)
+    patterns = ", ".join(pattern.format(split=split) for pattern in (*PATTERNS, "*{split}*"))
     return BadSources(
         f"no shard of the split {split!r}: {VARIABLE[split]} is not set, and no data file in {folder or 'DATA_DIR'} "
         f"matches {patterns}. Set {VARIABLE[split]} to files or folders, or DATA_DIR to the folder of the corpus."
     )
 
 
-# The shards of a split are the files that match the first of these patterns with any match. All but the last, which
-# would find too much, are tried with all names of the split.
-PATTERNS = ("{split}_shard_*", "{split}-*", "{split}/*", "data/{split}-*", "*{split}*")
+PATTERNS = ("{split}_shard_*", "{split}-*", "{split}/*", "data/{split}-*")
 SPLIT_NAMES = {"train": ("train",), "val": ("val", "validation", "valid", "dev")}
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")  # no rows
-SAVED_SPLITS, SAVED = "dataset_dict.json", "state.json"
 
 
-def shards_of_split(folder: Path, split: str) -> list[Path]:
-    """The shards of a split in a folder that may hold several; empty if it has none."""
-    if (folder / SAVED_SPLITS).is_file():
-        splits = _read(folder / SAVED_SPLITS).get("splits", [])
-        name = next((name for name in SPLIT_NAMES[split] if name in splits), None)
-        return _saved(folder / name) if name else []
-    if (folder / SAVED).is_file():
-        return _saved(folder) if split == "train" else []
-    return _matching(folder, split) or _data_files(folder.glob(PATTERNS[-1].format(split=split)), folder)
+def _shards(folder: Path, split: str, otherwise: str) -> list[Path]:
+    """The files that match the first of the patterns with any match, with any name of the split; else `otherwise`."""
+    patterns = [pattern.format(split=name) for pattern in PATTERNS for name in SPLIT_NAMES[split]]
+    found = (_data_files(folder.glob(pattern), folder) for pattern in (*patterns, otherwise))
+    return next(filter(None, found), [])
 
 
-def files_of_folder(folder: Path, split: str) -> list[Path]:
+def _of_folder(folder: Path, split: str) -> list[Path]:
     """The data files of a folder that is named for a split: the split's shards if it has several, otherwise all."""
-    if (folder / SAVED).is_file():
-        return _saved(folder)
-    if (folder / SAVED_SPLITS).is_file():
-        files = shards_of_split(folder, split)
-    else:
-        files = _matching(folder, split) or _data_files(folder.iterdir(), folder)
-    if not files:
-        shown = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
-        raise BadShard(f"{folder}: the folder holds no data files of {split} (it has: {shown}). Name the files.")
-    return files
-
-
-def _matching(folder: Path, split: str) -> list[Path]:
-    for pattern in PATTERNS[:-1]:
-        for name in SPLIT_NAMES[split]:
-            if files := _data_files(folder.glob(pattern.format(split=name)), folder):
-                return files
-    return []
-
-
-def _saved(folder: Path) -> list[Path]:
-    """The arrow files of a saved dataset, in its own order: others may lie beside them from an earlier save."""
-    return [folder / part["filename"] for part in _read(folder / SAVED).get("_data_files", [])]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadShard(f"{path}: cannot be read ({error}). Save the dataset again.") from error
-    return content
+    if files := _shards(folder, split, "*"):
+        return files
+    shown = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+    raise BadShard(f"{folder}: the folder holds no data files of {split} (it has: {shown}). Name the files.")
 
 
 def _data_files(paths: Iterable[Path], folder: Path) -> list[Path]:
-    """The files among these that hold rows, sorted. Plain text only where nothing else is: a README is no corpus."""
+    """The files among these that hold rows, sorted."""
     families = {path: family_of(path) for path in sorted(paths) if path.is_file() and path.name not in _ABOUT}
     kinds = {family for family in families.values() if family}
-    kinds = kinds - {"text"} or kinds
     if len(kinds) > 1:
         raise BadShard(
             f"{folder}: the folder holds files of several formats ({', '.join(sorted(kinds))}). Name the files."

@@ -1,13 +1,12 @@
 """Open a split of the data for training: find its files, index the rows, tokenise the text, set the order."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.compute as pc
 from transformers import PreTrainedTokenizerBase
 
-from sft.corpus.columns import check_columns, needs_rule
+from sft.corpus.columns import check_columns
 from sft.corpus.order import Order, Part
 from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
 from sft.corpus.sources import SftDataSettings, find_files, no_files
@@ -15,23 +14,17 @@ from sft.corpus.store import ShardCounts, SourceCounts, TokenStore, complete
 from sft.corpus.tokenize import tokenise, tokens_folder
 from sft.encode.layouts import find_layout
 from sft.encode.sequence import check_context
-from sft.encode.train_roles import source_of
-from sft.formats.reading import BadShard, columns_of, read_batches
+from sft.formats.reading import BadShard, columns_of
 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A file of a split.
-
-    Attributes:
-        ratio: passes per epoch, as text.
-        digest: a hash of its sequences; equal digests mean equal token ids.
-    """
+    """A file of a split."""
 
     path: str
-    ratio: str
+    ratio: str  # passes per epoch
     sequences: int
-    digest: str
+    digest: str  # a hash of its sequences; equal digests mean equal token ids
 
 
 @dataclass(frozen=True)
@@ -68,8 +61,6 @@ def open_corpus(
     """Open a split and tokenise the shards that are not tokenised yet. Any process may call this at any time.
 
     Args:
-        settings: the config's section `data`.
-        tokenizer: the model's, with its chat template.
         split: "train", or "val", which may be absent.
         context: the model's number of positions; None: unknown.
     """
@@ -101,9 +92,8 @@ def open_corpus(
 
 
 def _check_files(files: Sequence[Path], encoder: RowEncoder) -> None:
-    """Check the columns of the files that are not tokenised yet, and of parquet files the sources."""
+    """Check the columns of the files that are not tokenised yet."""
     key, cache_dir = encoder.key(), encoder.settings.cache_dir
-    sources: dict[str, str] = {}
     for file in files:
         if not file.is_file():
             raise BadShard(f"{file}: there is no such file. Check the path and its permissions.")
@@ -113,20 +103,3 @@ def _check_files(files: Sequence[Path], encoder: RowEncoder) -> None:
         check_columns(str(file), columns)
         if find_layout(columns, str(file)) == "text":
             _ = encoder.documents  # raises if there is no token that ends a document
-        elif needs_rule(columns) and file.suffix.lower() == ".parquet":
-            sources |= dict.fromkeys(_sources(file, columns), str(file))
-    encoder.rules.check(sources.items())
-
-
-def _sources(file: Path, columns: Sequence[str]) -> Iterator[str]:
-    """The sources of the rows without a `train_role`. Only these two columns are read."""
-    present = [name for name in ("data_source", "train_role") if name in columns]
-    if not present:
-        yield source_of(None)
-        return
-    for batch in read_batches(file, present):
-        if "train_role" in present:
-            batch = batch.filter(pc.is_null(batch.column("train_role")))
-        if batch.num_rows:
-            values = batch.column("data_source").unique().to_pylist() if "data_source" in present else [None]
-            yield from map(source_of, values)

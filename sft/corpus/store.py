@@ -182,10 +182,6 @@ class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
 
     The number `~n` (that is, `-1 - n`) gives sequence n with an empty loss mask: ranks that have run out of sequences
     take part with such a filler, so that no token counts twice.
-
-    Args:
-        folders: the folders of the corpus files, complete.
-        counts: the counts of each.
     """
 
     def __init__(self, folders: Sequence[Path], counts: Sequence[ShardCounts]) -> None:

@@ -2,7 +2,7 @@
 
     python -m sft.distill --out outputs/distilled hitom=outputs/hitom sotopia=outputs/sotopia/global_step_50
     python -m sft.distill --out outputs/distilled "coser=endpoint:gpt-5.4@https://api.openai.com/v1#OPENAI_API_KEY"
-    python -m sft.distill --out outputs/distilled --margin 0.25 --per-row 2
+    python -m sft.distill --out outputs/distilled --threshold hitom=1 --per-row 2
 
 Each expert answers the training rows of its task, --n times each. The task's own verdict scores the answers, and the
 best ones become train.parquet and val.parquet. Repeat the command to continue where it stopped. Without TASK=EXPERT it
@@ -79,14 +79,8 @@ def _sampling(group: argparse._ArgumentGroup) -> None:
 
 def _selection(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add(
-        "--keep",
-        choices=("best", "threshold"),
-        default="best",
-        help="the best samples of a row, or all that reach a threshold",
-    )
-    add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help="lowest reward to keep")
-    add("--margin", action="append", default=[], metavar="[TASK=]GAIN", help="over the row's mean")
+    lowest = "lowest reward to keep (default: the mean of the row's samples)"
+    add("--threshold", action="append", default=[], metavar="[TASK=]REWARD", help=lowest)
     add("--per-row", type=non_negative_int, default=1, help="samples to keep per row (default 1; 0: all)")
     add("--weight", action="append", default=[], metavar="[TASK=]SHARE", help="relative size; 1: all equal")
     add("--max-failed", type=probability, default=report.MAX_FAILED, metavar="SHARE", help=MAX_FAILED_HELP)
@@ -111,9 +105,7 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, float]:
 def distill(given: argparse.Namespace, server: ServerSettings) -> None:
     """Sample, select and write."""
     rule = Rule(
-        keep=given.keep,
         threshold=by_task("--threshold", given.threshold),
-        margin=by_task("--margin", given.margin),
         per_row=given.per_row or None,
         weights=by_task("--weight", given.weight),
         seed=given.seed,
@@ -150,7 +142,7 @@ def select(given: argparse.Namespace, rule: Rule, held_out: HeldOut) -> None:
     for task, count in left_out.items():
         console.print(f"{task}: {count:,} rows are rows of an evaluation (--not-in) and were left out.")
     report.check_tasks(reports, samples, wanted, rule, given.max_failed)
-    files = dataset.write(selection, given.out, given.val_share, rule.seed, given.near)
+    files = dataset.write(selection, given.out, given.val_share, rule.seed)
     more = {
         "experts": [{"expert": j.name, "sets": dict(j.sets), "policy": j.settings["policy"]} for j in expert_journals],
         "not_in": given.not_in,

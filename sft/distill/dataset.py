@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.cluster.hierarchy import DisjointSet
 
-from sft.corpus.columns import NEAR_COLUMN
 from sft.distill.sample import TRAINED, ExpertSample, Fingerprints, trainable
 from sft.distill.select import Selection
 from soul.files.whole_file import whole_file
@@ -32,7 +31,6 @@ SCHEMA = pa.schema(
         ("file", pa.string()),
         ("row", pa.int64()),
         ("record", pa.string()),
-        (NEAR_COLUMN, pa.float64()),
         ("seat", pa.string()),
         ("sample", pa.int64()),
         ("expert", pa.string()),
@@ -67,13 +65,12 @@ def group_names(samples: Iterable[ExpertSample]) -> dict[str, str]:
     return {row: name_of[keys[0]] if keys else row for row, keys in rows.items()}
 
 
-def write(selection: Selection, out: Path, val_share: float, seed: int, near: float) -> Counter[str]:
+def write(selection: Selection, out: Path, val_share: float, seed: int) -> Counter[str]:
     """Write the two files. Each is written as a whole or not at all; a file without rows is removed.
 
     Args:
         selection: all samples, which say what rows belong together, and the kept ones, which are written.
         val_share: share of the groups that goes into val.parquet, 0 to 1.
-        near: the share of words by which the texts were compared with those of evaluations (`--near`).
 
     Returns:
         File name -> number of rows.
@@ -82,7 +79,7 @@ def write(selection: Selection, out: Path, val_share: float, seed: int, near: fl
     validated = held_back((groups[sample.row] for sample, _ in selection.kept), val_share, seed)
     rows: dict[str, list[dict[str, Any]]] = {TRAIN: [], VAL: []}
     for sample, seats in selection.kept:
-        rows[VAL if groups[sample.row] in validated else TRAIN] += _rows(sample, seats, near)
+        rows[VAL if groups[sample.row] in validated else TRAIN] += _rows(sample, seats)
     out.mkdir(parents=True, exist_ok=True)
     for name, own in rows.items():
         if own:
@@ -93,7 +90,7 @@ def write(selection: Selection, out: Path, val_share: float, seed: int, near: fl
     return Counter({name: len(own) for name, own in rows.items()})
 
 
-def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> Iterator[dict[str, Any]]:
+def _rows(sample: ExpertSample, seats: Sequence[Fingerprints]) -> Iterator[dict[str, Any]]:
     journal, record = sample.journal, sample.record()
     conversations = record.draft.seats or {}
     for seat in seats:
@@ -105,7 +102,6 @@ def _rows(sample: ExpertSample, seats: Sequence[Fingerprints], near: float) -> I
             "file": journal.sets[record.set],
             "row": sample.number,
             "record": sample.row,
-            NEAR_COLUMN: near,
             "seat": seat.seat,
             "sample": sample.sample,
             "expert": journal.name,

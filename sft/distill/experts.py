@@ -67,7 +67,6 @@ def experts(words: Sequence[str], train_files: Sequence[str], data_dir: Path) ->
     """The experts of a command line, each with all its tasks, in order of first mention.
 
     Args:
-        words: TASK=EXPERT and TASK:FILE=EXPERT.
         train_files: TRAIN_FILES, which replace the tasks' own files.
     """
     sets: dict[str, dict[str, Path]] = {}

@@ -25,15 +25,10 @@ from soul.task_types import GroupKey
 
 @dataclass(frozen=True)
 class RowIdentity:
-    """The identity of a row, before it is shortened for a model.
+    """The identity of a row, before it is shortened for a model."""
 
-    Attributes:
-        record: a hash of the record without its index.
-        keys: the groups that the row is in.
-    """
-
-    record: str
-    keys: tuple[ScopedKey, ...] = ()
+    record: str  # a hash of the record without its index
+    keys: tuple[ScopedKey, ...] = ()  # the groups that the row is in
 
     @classmethod
     def from_row(cls, row: TaskRow) -> RowIdentity:

@@ -118,8 +118,8 @@ def check_tasks(
             )
         elif not report.kept and rule.asks_for(task):
             problems.append(
-                f"{task}: none of its {report.samples:,} samples is kept ({_words(report.fates)}). Lower --threshold "
-                "or --margin, take more samples (--n, --limit), or leave the task out."
+                f"{task}: none of its {report.samples:,} samples is kept ({_words(report.fates)}). Lower --threshold, "
+                "take more samples (--n, --limit), or leave the task out."
             )
     if problems:
         raise LostTask("\n".join(problems))

@@ -42,16 +42,11 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Digests of a seat's conversation, which ignore case, white space and punctuation.
-
-    Attributes:
-        whole: digest of all messages.
-        trained: digest of the trained turns.
-    """
+    """Digests of a seat's conversation, which ignore case, white space and punctuation."""
 
     seat: str
-    whole: str
-    trained: str
+    whole: str  # of all messages
+    trained: str  # of the trained turns
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Every sample has one fate: kept, or the first of these reasons that applies. It can never be kept (failed, contentless,
 cut off, in an evaluation, unusable, without the form that the task asks for); it has the worst reward; it is below the
-threshold; below the margin; a duplicate; in surplus of `per_row`; dropped to balance the tasks. Draws depend only on
-the seed and the sample.
+threshold; below the mean of its row; a duplicate; in surplus of `per_row`; dropped to balance the tasks. Draws depend
+only on the seed and the sample.
 """
 
 import random
@@ -11,14 +11,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from sft.distill.sample import ExpertSample, Fingerprints
 from soul.errors import BadSettings
 from soul.task_types import Metric
 
-Keep = Literal["best", "threshold"]
-KEPT, WORST, BELOW_THRESHOLD, BELOW_MARGIN = "kept", "worst", "below threshold", "below margin"
+KEPT, WORST, BELOW_THRESHOLD, BELOW_MEAN = "kept", "worst", "below threshold", "below the row's mean"
 DUPLICATE, NOT_BEST, BALANCE = "duplicate", "surplus of its row", "balance"
 EPSILON = 1e-9  # a mean of equal rewards may differ from them in its last bit
 
@@ -28,19 +26,15 @@ class Rule:
     """The rule by which samples are kept. Mappings are by task; the key "" holds for every task that is not named.
 
     Attributes:
-        keep: "best" keeps the best samples of a row, "threshold" those that reach a threshold.
-        threshold: the reward that a sample must reach, in units of the task's headline; it also applies to "best".
-        margin: how much better a sample must be than the mean of its row. Without a margin, it must reach the mean
-            ("best") or nothing ("threshold").
+        threshold: the reward that a sample must reach, in units of the task's headline. A sample of a task without one
+            must reach the mean of its row.
         per_row: the most samples to keep per row, best first; None for all.
         weights: the tasks' relative numbers of conversations, which are as large as these proportions allow; a task
             that is not named weighs 1. If empty, tasks are not balanced.
         seed: for all draws.
     """
 
-    keep: Keep = "best"
     threshold: Mapping[str, float] = field(default_factory=dict)
-    margin: Mapping[str, float] = field(default_factory=dict)
     per_row: int | None = 1
     weights: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
@@ -98,15 +92,11 @@ def choose(samples: Sequence[ExpertSample], rule: Rule, headlines: Mapping[str, 
 
 def check_rule(rule: Rule, tasks: set[str]) -> None:
     """Raise BadSettings for a rule that does not fit the samples, which are of these tasks."""
-    for option in ("threshold", "margin", "weights"):
+    for option in ("threshold", "weights"):
         for name in getattr(rule, option):
             if name and name not in tasks:
                 known = ", ".join(sorted(tasks)) or "none"
                 raise BadSettings(f"{option}: there is no sample of the task {name!r}. There are samples of: {known}.")
-    if rule.keep == "threshold":
-        without = sorted(task for task in tasks if _for_task(rule.threshold, task) is None)
-        if without:
-            raise BadSettings(f"keep=threshold needs a threshold for {without[0]}: --threshold {without[0]}=REWARD.")
 
 
 def _for_task(values: Mapping[str, float], task: str) -> float | None:
@@ -121,13 +111,10 @@ def _rejection(sample: ExpertSample, row: Iterable[ExpertSample], rule: Rule, he
     if sample.reward == headline.worst:
         return WORST
     threshold = _for_task(rule.threshold, sample.task)
-    if threshold is not None and sign * (sample.reward - threshold) < -EPSILON:
-        return BELOW_THRESHOLD
-    margin = _for_task(rule.margin, sample.task)
-    if margin is None and rule.keep == "threshold":
-        return None
+    if threshold is not None:
+        return None if sign * (sample.reward - threshold) >= -EPSILON else BELOW_THRESHOLD
     mean = statistics.fmean(s.reward for s in row if s.reward is not None)
-    return None if sign * (sample.reward - mean) >= (margin or 0.0) - EPSILON else BELOW_MARGIN
+    return None if sign * (sample.reward - mean) >= -EPSILON else BELOW_MEAN
 
 
 def _rank(sample: ExpertSample, headline: Metric, seed: int) -> tuple[float, float]:

@@ -24,23 +24,8 @@ class BadDocumentEnd(SoulError):
     """There is no usable token for the end of a document."""
 
 
-@dataclass(frozen=True)
-class DocumentPiece:
-    """A document or a piece of one; `begins` and `ends` tell whether it is the first and the last piece.
-
-    Attributes:
-        row: where it is in the file.
-    """
-
-    source: str
-    row: int
-    text: str
-    begins: bool
-    ends: bool
-
-
 class DocumentTokenizer:
-    """Token ids of documents, also of those that come in pieces."""
+    """Token ids of documents, each with the tokens that begin and end a text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._backend = tokenizer.backend_tokenizer
@@ -60,13 +45,10 @@ class DocumentTokenizer:
         first = next((place for place in range(len(whole)) if whole[place:][: len(bare)] == bare), 0)
         self._begin: list[int] = whole[:first]
 
-    def ids(self, pieces: Sequence[DocumentPiece]) -> list[list[int]]:
-        """The ids of each of several pieces of documents: tokenising them together costs less."""
-        encoded = self._backend.encode_batch_fast([piece.text for piece in pieces], add_special_tokens=False)
-        return [
-            [*(self._begin if piece.begins else ()), *each.ids, *([self._end] if piece.ends else ())]
-            for piece, each in zip(pieces, encoded, strict=True)
-        ]
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each of several documents: tokenising them together costs less."""
+        encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [[*self._begin, *each.ids, self._end] for each in encoded]
 
 
 @dataclass(frozen=True)
@@ -82,37 +64,15 @@ class DocumentPacker:
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._rest: list[int] = []  # of the document that is being read
-        self._row: int | None = None  # where that document begins
         self._open: list[_Pack] = []
 
-    def add(self, ids: list[int], ends: bool, row: int) -> Iterator[tuple[int, EncodedSequence]]:
-        """Take a piece of a document; yield the sequences that are full, each with the row of its first document.
-
-        Args:
-            row: where the piece is.
-        """
-        self._row = row if self._row is None else self._row
-        self._rest += ids
-        while len(self._rest) > self.length:
-            yield self._row, _sequence([self._rest[: self.length]])
-            self._rest = self._rest[self.length - 1 :]
-        if ends:
-            yield from self._close()
-
-    def finish(self) -> Iterator[tuple[int, EncodedSequence]]:
-        """Yield what is left."""
-        yield from self._close()
-        for pack in self._open:
-            yield pack.row, _sequence(pack.documents)
-        self._open = []
-
-    def _close(self) -> Iterator[tuple[int, EncodedSequence]]:
-        document, self._rest = self._rest, []
-        row, self._row = self._row, None
+    def add(self, document: list[int], row: int) -> Iterator[tuple[int, EncodedSequence]]:
+        """Take the ids of a document; yield the sequences that are full, each with the row of its first document."""
+        while len(document) > self.length:
+            yield row, _sequence([document[: self.length]])
+            document = document[self.length - 1 :]
         if len(document) < 2:  # the last token of an earlier part, or nothing: no token that could be predicted
             return
-        assert row is not None  # it has tokens
         sizes = [sum(map(len, pack.documents)) for pack in self._open]
         fitting = [
             number
@@ -126,6 +86,12 @@ class DocumentPacker:
         if len(self._open) > OPEN_PACKS:
             full = self._open.pop(max(range(len(sizes)), key=lambda number: sizes[number]))
             yield full.row, _sequence(full.documents)
+
+    def finish(self) -> Iterator[tuple[int, EncodedSequence]]:
+        """Yield what is left."""
+        for pack in self._open:
+            yield pack.row, _sequence(pack.documents)
+        self._open = []
 
 
 def _sequence(documents: list[list[int]]) -> EncodedSequence:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sft.encode import conversation
-from sft.encode.messages import BadConversation, read_turns
+from sft.encode.messages import BadConversation, parsed, read_turns, text_field
 from sft.formats.reading import BadShard
 
 Layout = Literal[
@@ -68,11 +68,7 @@ def layout_columns(layout: Layout, columns: Sequence[str]) -> list[str]:
 def standard_row(
     record: Mapping[str, Any], layout: Layout, where: str
 ) -> tuple[Mapping[str, Any], conversation.Layout]:
-    """A row of any layout but `text` in a form that `read_conversation` reads.
-
-    Args:
-        where: file and row, for errors.
-    """
+    """A row of any layout but `text` in a form that `read_conversation` reads."""
     assert layout != "text"
     form: conversation.Layout = "prompt_response"
     if layout == "conversations":
@@ -93,15 +89,10 @@ def standard_row(
 
 def _system(record: Mapping[str, Any], where: str) -> str:
     """The text of the row's column for a system message; "" if it has none."""
-    texts = {name: record[name] for name in SYSTEM if record.get(name)}
-    for name, text in texts.items():
-        if not isinstance(text, str):
-            raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
-    if len(set(texts.values())) > 1:
-        raise BadConversation(
-            f"{where}: the fields {' and '.join(SYSTEM)} differ. Leave one out (soul convert --ignore-column)."
-        )
-    return next(iter(texts.values()), "")
+    texts = {text for name in SYSTEM if (text := text_field(record, name, where))}
+    if len(texts) > 1:
+        raise BadConversation(f"{where}: the fields {' and '.join(SYSTEM)} differ. Leave one column out.")
+    return "".join(texts)
 
 
 def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: str, where: str) -> Mapping[str, Any]:
@@ -116,18 +107,13 @@ def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: s
     elif turns[0]["content"] != system:
         raise BadConversation(
             f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
-            f"them, or leave the column out ({' or '.join(SYSTEM)}; soul convert --ignore-column)."
+            f"them, or leave the column out ({' or '.join(SYSTEM)})."
         )
     return {**record, field: turns}
 
 
 def _from_sharegpt(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    value = record.get("conversations")
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise BadConversation(f"{where}, field conversations: a text that is not JSON ({error}).") from error
+    value = parsed(record.get("conversations"), f"{where}, field conversations", "turns")
     if not isinstance(value, list):
         raise BadConversation(
             f"{where}, field conversations: expected a list of turns with from and value, got {type(value).__name__}."
@@ -174,14 +160,11 @@ def _completion(value: Any, where: str) -> Any:
 
 
 def _from_alpaca(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    texts = {name: record.get(name) or "" for name in ("instruction", "input")}
-    for name, text in texts.items():
-        if not isinstance(text, str):
-            raise BadConversation(f"{where}, field {name}: expected text, got {type(text).__name__}. Fix the row.")
+    texts = [text_field(record, name, where) for name in ("instruction", "input")]
     turns = []
     for number, pair in enumerate(record.get("history") or []):
         if not isinstance(pair, list) or len(pair) != 2:
             raise BadConversation(f"{where}, field history, pair {number}: expected a question and an answer.")
         turns += [{"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}]
-    question = "\n\n".join(text for text in (texts["instruction"], texts["input"]) if text.strip())
+    question = "\n\n".join(text for text in texts if text.strip())
     return [*turns, {"role": "user", "content": question}]

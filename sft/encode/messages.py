@@ -5,6 +5,7 @@ gives every message of a column the same fields. What can mean only one thing is
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from soul.errors import SoulError
@@ -20,7 +21,7 @@ class BadConversation(SoulError):
 
 def read_turns(value: Any, where: str) -> list[Turn]:
     """The messages of a field, at least one; `where` is file, row and field, for errors."""
-    value = _parsed(value, where, "messages")
+    value = parsed(value, where, "messages")
     if not isinstance(value, list) or not value:
         shown = "an empty list" if value == [] else type(value).__name__
         raise BadConversation(
@@ -32,7 +33,7 @@ def read_turns(value: Any, where: str) -> list[Turn]:
 
 def read_tools(value: Any, where: str) -> list[dict[str, Any]] | None:
     """The tools of a row as the chat template wants them: a list of JSON schemas; None if there are none."""
-    tools = _parsed(value, f"{where}, field tools", "tools") if value else None
+    tools = parsed(value, f"{where}, field tools", "tools") if value else None
     if not tools:
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
@@ -47,7 +48,16 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
-def _parsed(value: Any, where: str, what: str) -> Any:
+def text_field(record: Mapping[str, Any], name: str, where: str) -> str:
+    """The text of a field; "" if the row has none."""
+    value = record.get(name) or ""
+    if not isinstance(value, str):
+        raise BadConversation(f"{where}, field {name}: expected text, got {type(value).__name__}. Fix the row.")
+    return value
+
+
+def parsed(value: Any, where: str, what: str) -> Any:
+    """A list, which some writers store as JSON text."""
     if not isinstance(value, str):
         return value
     try:

@@ -58,12 +58,7 @@ class TrainedTurn:
 
 
 class ChatEncoder:
-    """Encodes conversations with one tokenizer and its chat template.
-
-    Args:
-        tokenizer: a fast tokenizer with a chat template.
-        template_kwargs: arguments of the template (`enable_thinking`, ...).
-    """
+    """Encodes conversations with one tokenizer and its chat template."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
         if not tokenizer.chat_template:
@@ -123,7 +118,7 @@ class ChatEncoder:
         if tools and "tools" not in self._words:
             raise TemplateFailure(
                 "field tools: the chat template does not render tools, so the model would not see them. Use one "
-                "that does (model.chat_template), or leave the column out (soul convert --ignore-column tools)."
+                "that does (model.chat_template), or leave the column out."
             )
         for number, turn in enumerate(messages):
             for name in _MEANINGFUL.intersection(turn):

@@ -11,7 +11,7 @@ word: "prismatic" is not "prism", and nobody would notice that the wrong side is
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -97,11 +97,7 @@ class RoleRules:
     default: Role | None = None
 
     def rule(self, source: str, file: str) -> SourceRule:
-        """The rule for a source's rows that have no `train_role` of their own.
-
-        Args:
-            file: where the source occurs, for the error.
-        """
+        """The rule for a source's rows that have no `train_role` of their own; `file` is for the error."""
         names = known_names(source)
         roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
         known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
@@ -110,19 +106,8 @@ class RoleRules:
         if known and self.default in (None, known.role):
             return SourceRule(known.role, f"like {names[0]}", known.last_turns, known.empty_system)
         if known or not self.default:
-            raise UnknownSource(_unknown({source: file}, self.default))
+            raise UnknownSource(_unknown(source, file, self.default))
         return SourceRule(self.default, "data.default_train_role")
-
-    def check(self, sources: Iterable[tuple[str, str]]) -> None:
-        """Check that there is a rule for all sources, given with the file in which each occurs."""
-        unknown: dict[str, str] = {}
-        for source, file in sources:
-            try:
-                self.rule(source, file)
-            except UnknownSource:
-                unknown.setdefault(source, file)
-        if unknown:
-            raise UnknownSource(_unknown(unknown, self.default))
 
 
 def source_of(value: object) -> str:
@@ -130,18 +115,14 @@ def source_of(value: object) -> str:
     return str(value) if value else UNNAMED
 
 
-def _unknown(files: Mapping[str, str], default: Role | None) -> str:
-    """Say what is unknown and what to do; `files` maps each source to a file in which it occurs."""
-    source, file = next(iter(files.items()))
-    others = [f"{other!r} in {place}" for other, place in list(files.items())[1:]]
-    also = f" The same holds for {', '.join(others)}." if others else ""
+def _unknown(source: str, file: str, default: Role | None) -> str:
+    """Say why no rule holds for a source, and what to do."""
     why = "no rule says which side of it is trained"
     if names := known_names(source):
         sides = ", ".join(f"{name} ({KNOWN_SOURCES[name].role})" for name in names)
         why = f"its name contains known sources: {sides}; data.default_train_role={default}"
     called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
     return (
-        f"{file}: {called}: {why}.{also} Give its rows a column train_role: assistant, or human to train the person's "
-        "turns (soul convert FILES --train-role human). data.default_train_role=assistant holds for all sources that "
-        "nothing names."
+        f"{file}: {called}: {why}. Give its rows a column train_role: assistant, or human to train the person's "
+        "turns. data.default_train_role=assistant holds for all sources that nothing names."
     )

@@ -1,15 +1,13 @@
-"""The rows of a corpus file of any format, in batches: parquet, arrow, JSON lines, a JSON array, plain text.
+"""The rows of a corpus file in batches: parquet, JSON lines or a JSON array, JSON also compressed.
 
 A JSON row stays text until somebody asks for its values: `datasets` and pyarrow would give every row of a file the
-types of one schema, and so change rows (a date, an absent field, a list beside a text). A plain text file is one
-document, in pieces that end before a line that begins with a word: tokenizers split there anyway, so the pieces have
-the tokens of the whole.
+types of one schema, and so change rows (a date, an absent field, a list beside a text).
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,23 +20,16 @@ from soul.errors import SoulError, one_line
 Record = dict[str, Any]
 Item = TypeVar("Item")
 BATCH_ROWS, BATCH_BYTES = 256, 4 << 20
-PIECE_BYTES = 1 << 20  # of a plain text, about
 FIRST_ROWS = 256  # JSON rows whose keys are the columns of the file
-BEGINS, ENDS = "document_begins", "document_ends"  # of a piece; a row without them is a whole document
 _JSON = "a row as JSON"  # the only column of a batch of JSON rows
 _POINTER = b"version https://git-lfs"
 _LFS = "It is a pointer of Git LFS, not the data: run `git lfs pull` in its repository."
 _BOM = b"\xef\xbb\xbf"
 
-Family = Literal["parquet", "arrow", "json", "text"]
-FAMILIES: dict[str, Family] = {
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".txt", ".text", ".md"), "text"),
-}
+Family = Literal["parquet", "json"]
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
-READABLE = ".parquet, .arrow, .jsonl, .ndjson, .json, .txt, .md; JSON and text also with .gz or .zst"
+READABLE = ".parquet, .jsonl, .ndjson and .json; JSON also with .gz or .zst"
 
 
 class BadShard(SoulError):
@@ -47,10 +38,10 @@ class BadShard(SoulError):
 
 def family_of(path: Path) -> Family | None:
     """The format that the suffixes of a name stand for; None if it is none that can be read."""
-    if path.suffix.lower() not in COMPRESSIONS:
-        return FAMILIES.get(path.suffix.lower())
-    family = FAMILIES.get(Path(path.stem).suffix.lower())
-    return family if family in ("json", "text") else None  # parquet compresses its own columns
+    if path.suffix.lower() == ".parquet":
+        return "parquet"
+    plain = Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path
+    return "json" if plain.suffix.lower() in JSON_SUFFIXES else None
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
@@ -58,11 +49,6 @@ def columns_of(path: Path) -> tuple[str, ...]:
     with _described(path) as family:
         if family == "parquet":
             return _names(pq.read_schema(path))
-        if family == "arrow":
-            with _arrow(path) as reader:
-                return _names(reader.schema)
-        if family == "text":
-            return ("text",)
         names: dict[str, None] = {}
         for number, row in enumerate(islice(_json_rows(path), FIRST_ROWS)):
             for name, value in _parsed(row, f"{path}, row {number}").items():
@@ -75,34 +61,19 @@ def read_batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
     """All rows of a file, in small batches, for `records`.
 
     Args:
-        columns: the columns to read; formats without columns of their own give all.
+        columns: the columns to read of a parquet file; JSON gives all.
     """
     with _described(path) as family:
         if family == "parquet":
             with pq.ParquetFile(path, buffer_size=1 << 20) as parquet:
                 yield from map(_plain, parquet.iter_batches(BATCH_ROWS, columns=list(columns)))
-        elif family == "arrow":
-            wanted = {column.partition(".")[0] for column in columns}
-            with _arrow(path) as reader:
-                chosen = [name for name in reader.schema.names if name in wanted]
-                for batch in _arrow_batches(reader):
-                    for start in range(0, batch.num_rows, BATCH_ROWS):
-                        yield _plain(batch.select(chosen).slice(start, BATCH_ROWS))
-        elif family == "json":
+        else:
             for rows in batches(_json_rows(path), len, BATCH_ROWS, BATCH_BYTES):
                 yield pa.record_batch({_JSON: pa.array(rows, pa.binary())})
-        else:
-            for piece in _pieces(path):
-                yield pa.RecordBatch.from_pylist([piece])
 
 
 def records(batch: pa.RecordBatch, file: str, first: int) -> list[Record]:
-    """The rows of a batch as Python values.
-
-    Args:
-        file: the file, for errors.
-        first: the number of the first row in the file.
-    """
+    """The rows of a batch as Python values; `file` and the number of the `first` row in it are for errors."""
     if batch.schema.names != [_JSON]:
         rows: list[Record] = batch.to_pylist()
         return rows
@@ -126,29 +97,9 @@ def _described(path: Path) -> Iterator[Family]:
         raise BadShard(f"{path}: files of this kind are not read. The training reads {READABLE}, and folders of them.")
     try:
         yield family
-    except UnicodeDecodeError as error:
-        raise BadShard(f"{path}: the text is not UTF-8 ({error.reason}). Convert it (iconv -t UTF-8).") from error
     except (pa.ArrowException, OSError) as error:
         remedy = _LFS if path.is_file() and path.open("rb").read(len(_POINTER)) == _POINTER else "Download it again."
         raise BadShard(f"{path}: not a readable {family} file ({one_line(error, 200)}). {remedy}") from error
-
-
-# ---- arrow files: as a stream (`datasets`), or with a footer (`feather`) ----
-
-
-@contextmanager
-def _arrow(path: Path) -> Iterator[Any]:
-    with pa.memory_map(str(path)) as file:
-        magic = file.read(6)
-        file.seek(0)
-        with pa.ipc.open_file(file) if magic == b"ARROW1" else pa.ipc.open_stream(file) as reader:
-            yield reader
-
-
-def _arrow_batches(reader: Any) -> Iterator[pa.RecordBatch]:
-    if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        return (reader.get_batch(number) for number in range(reader.num_record_batches))
-    return iter(reader)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -167,17 +118,10 @@ def _names(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(columns)
 
 
-# ---- JSON and plain text, perhaps compressed ----
-
-
-def _open(path: Path) -> BufferedReader:
-    compression = COMPRESSIONS.get(path.suffix.lower())
-    return BufferedReader(pa.input_stream(str(path), compression=compression), BATCH_BYTES)
-
-
 def _json_rows(path: Path) -> Iterator[bytes]:
     """The rows of a JSON file as text. Lines are not checked yet; an array is read as a whole."""
-    with closing(_open(path)) as stream:
+    compression = COMPRESSIONS.get(path.suffix.lower())
+    with closing(BufferedReader(pa.input_stream(str(path), compression=compression), BATCH_BYTES)) as stream:
         if stream.peek(BATCH_BYTES).removeprefix(_BOM).lstrip()[:1] != b"[":
             for number, line in enumerate(stream):
                 line = line if number else line.removeprefix(_BOM)
@@ -225,17 +169,3 @@ def _object(pairs: list[tuple[str, Any]]) -> Record:
     if len(found) < len(pairs):
         raise ValueError(f"the key {next(key for key in found if [k for k, _ in pairs].count(key) > 1)!r} occurs twice")
     return found
-
-
-def _pieces(path: Path) -> Iterator[Record]:
-    begins, lines, size = True, list[str](), 0
-    with closing(_open(path)) as stream:
-        text = TextIOWrapper(stream, "utf-8-sig", newline="\n")
-        while line := text.readline(PIECE_BYTES):
-            if size >= PIECE_BYTES and not line[0].isspace():
-                yield {"text": "".join(lines), BEGINS: begins, ENDS: False}
-                begins, lines, size = False, [], 0
-            lines.append(line)
-            size += len(line.encode())
-    if lines:
-        yield {"text": "".join(lines), BEGINS: begins, ENDS: True}

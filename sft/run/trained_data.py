@@ -81,15 +81,10 @@ _RECORD = TypeAdapter(TrainedData)
 
 
 def check_unchanged(folder: Path, now: TrainedData, path: str, accepted: bool) -> list[str]:
-    """Compare what a checkpoint was trained on with what the run would train on.
-
-    Args:
-        folder: the checkpoint.
-        path: `model.path` of the run.
-        accepted: `trainer.resume_changed`; other data are then no error.
+    """Compare what a checkpoint was trained on with what the run (`path`: its model.path) would train on.
 
     Returns:
-        Lines for the plan: differences that are accepted.
+        Lines for the plan: differences that `accepted` (`trainer.resume_changed`) makes no error.
     """
     file = folder / "actor" / FILE
     if not file.is_file():  # an older version wrote the checkpoint

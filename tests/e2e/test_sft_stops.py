@@ -14,7 +14,6 @@ import pytest
 
 from ditto.run import manifest
 from ditto.run.checkpoint import saved_steps
-from sft.corpus.store import ABOUT, TOKENS, complete
 from soul.pages.facts import facts
 from tests.e2e import sft_run
 from tests.small_disk import small_disk
@@ -95,35 +94,13 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(tiny: Path, disk: Path) -> N
     assert len(sft_run.lines(disk)) - saved[-1] == 1  # the step that could not be saved has its metrics too
 
 
-@pytest.fixture(scope="module")
-def shards(tiny: Path) -> str:
-    """Overrides for a corpus that several processes tokenise."""
+def test_a_full_disk_while_tokenising(tiny: Path, disk: Path) -> None:
     rows = pq.read_table(tiny / "train_shard_0.parquet").to_pylist() * 64
-    for number in range(3):
-        pq.write_table(pa.Table.from_pylist(rows), tiny / f"large_{number}.parquet", row_group_size=1000)
-    return f"data.train_files={tiny}/large_*.parquet"
-
-
-def test_a_full_disk_while_tokenising(tiny: Path, shards: str, disk: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), tiny / "large.parquet", row_group_size=1000)
     (disk / "ballast").write_bytes(b"0" * (shutil.disk_usage(disk).free - 65536))
-    process = sft_run.start(tiny, "tokenised", 500, shards, f"data.cache_dir={disk}/cache")
+    process = sft_run.start(
+        tiny, "tokenised", 500, f"data.train_files={tiny}/large.parquet", f"data.cache_dir={disk}/cache"
+    )
     assert process.wait(300) == 1
     text = (tiny / "tokenised.log").read_text()
     assert f"OutOfSpace: no space left in {disk}/cache, needs about 0.1 GB" in text and "Traceback" not in text
-
-
-def test_starts_that_share_a_cache(tiny: Path, shards: str) -> None:
-    """One of three is killed while it tokenises: another takes its place, and nothing is spoiled."""
-    words = [shards, "+dry_run=true"]
-    shared = f"data.cache_dir={tiny}/shared"
-    killed, *others = [sft_run.start(tiny, f"tokens_{number}", 500, *words, shared) for number in range(3)]
-    assert sft_run.wait_until(lambda: any((tiny / "shared").rglob(TOKENS)), killed)
-    killed.kill()
-    assert [other.wait(300) for other in others] == [0, 0]
-    assert sft_run.start(tiny, "alone", 500, *words, f"data.cache_dir={tiny}/own").wait(300) == 0
-    one, other = (
-        [complete(file.parent) for file in sorted((tiny / cache).rglob(ABOUT))] for cache in ("shared", "own")
-    )
-    assert len(one) == 4 and [counts and counts.digest for counts in one] == [
-        counts and counts.digest for counts in other
-    ]

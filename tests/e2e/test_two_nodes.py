@@ -1,6 +1,6 @@
 """A training run on two nodes: two `ray start` processes with working folders of their own, as a scheduler starts them.
 
-`recipe.ditto.ray_node` is what the Slurm script and the SkyPilot task run on every node. Here both nodes are this
+`recipe.ditto.ray_node` is what the Slurm script runs on every node. Here both nodes are this
 machine, so their ports are chosen freely; everything else is what several machines do.
 """
 

@@ -97,6 +97,7 @@ def test_other_settings_rows_and_judges_are_refused_before_anything_starts(
     environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ablations, "draw_figures", lambda words: 0)
+    monkeypatch.setenv("OBJECTIVES", "grpo")  # each config takes seconds to compose
     assert start(Trainings()) == 0
     again = Trainings()
     assert start(again) == 0 and again.started == []

@@ -6,14 +6,11 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 pytest.importorskip("verl")
 
-from ditto.settings import BadConfig
 from recipe.ditto import submit as command
 from recipe.ditto.submit import BACKENDS, ROOT, CheckedRun, submission
 from soul.cli.error_border import USER_ERROR
@@ -32,8 +29,6 @@ TRAINING = CheckedRun(
     gpus=8,
     cpus=27,
 )
-VOLUMES = {"VOLUME": "shared", "IMAGE": "registry/ditto:gpu"}
-SUBMISSIONS = {name: submission(name, TRAINING, VOLUMES) for name in BACKENDS}
 
 
 def words_in_a_shell(text: str) -> list[str]:
@@ -50,71 +45,30 @@ def test_the_overrides_arrive_as_they_were_given_and_no_key_is_shown(
 ) -> None:
     """Spaces, both quotes and a dollar survive each shell on the way."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    words, document = submission(name, TRAINING, VOLUMES)
-    if name == "skypilot":
-        words = words_in_a_shell(yaml.safe_load(document)["run"].rstrip().splitlines()[-1])
-    elif name == "kuberay":
-        words = words_in_a_shell(yaml.safe_load(document)["spec"]["entrypoint"])
-    elif name == "ray":  # `ray job submit` quotes the words, and the head node's shell reads them
+    words = submission(name, TRAINING, {})
+    if name == "ray":  # `ray job submit` quotes the words, and the head node's shell reads them
         words = words_in_a_shell(shlex.join(words[words.index("--") + 1 :]))
     assert tuple(words[-4:]) == WORDS
     with pytest.raises(BadSettings, match="contains the value of a key") as refused:
-        submission(name, replace(TRAINING, words=(*WORDS, f"judge.model={KEY}")), VOLUMES)
+        submission(name, replace(TRAINING, words=(*WORDS, f"judge.model={KEY}")), {})
     assert KEY not in str(refused.value)
 
 
 def test_slurm_gets_nodes_and_a_judge_of_its_own() -> None:
     size = ["--job-name=ditto-rl-hitom", "--nodes=2", "--gpus-per-node=8"]
     script = [str(ROOT / "recipe/ditto/slurm/ditto.sbatch"), str(ROOT), "--num-cpus=27", *WORDS]
-    assert SUBMISSIONS["slurm"][0] == ["sbatch", *size, *script]
+    assert submission("slurm", TRAINING, {}) == ["sbatch", *size, *script]
     whole = ["--ntasks-per-node=1", "--exclusive", "--mem=0"]  # of the node: the file's options are the training's
-    judged = submission("slurm", TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "4"})[0]
+    judged = submission("slurm", TRAINING, {"JUDGE_MODEL_PATH": "Qwen/Qwen3-32B", "JUDGE_GPUS": "4"})
     assert judged == ["sbatch", *size, ":", "--nodes=1", "--gpus-per-node=4", *whole, *script]
 
 
 def test_a_ray_job_starts_in_this_folder_with_the_variables_of_the_launcher() -> None:
-    words = SUBMISSIONS["ray"][0]
+    words = submission("ray", TRAINING, {})
     assert words[:4] == ["ray", "job", "submit", "--no-wait"]
     assert json.loads(words[words.index("--runtime-env-json") + 1]) == {"env_vars": TRAINING.variables}
     run = ["env", f"--chdir={Path.cwd()}", "bash", str(ROOT / "recipe/ditto/run_rl.sh")]
     assert words[words.index("--") + 1 :][:4] == run
-
-
-def test_other_machines_get_neither_our_cache_nor_our_paths() -> None:
-    assert not any("/disk/of/this/machine" in SUBMISSIONS[name][1] for name in ("skypilot", "kuberay"))
-    for name, text in {"DATA_DIR": "/my/data", "TRAIN_FILES": "data/a.parquet '/my b.parquet'"}.items():
-        with pytest.raises(BadConfig, match=f"^{name}=.* is a path of this machine"):
-            replace(TRAINING, variables={name: text}).portable_variables()
-
-
-def test_skypilot_reads_keys_from_the_environment() -> None:
-    words, document = SUBMISSIONS["skypilot"]
-    assert words == [*("sky", "jobs", "launch", "--yes", "--detach-run", "--secret", "OPENAI_API_KEY", "TASK.yaml")]
-    task = yaml.safe_load(document)
-    assert (task["num_nodes"], task["resources"]["accelerators"]) == (2, "H100:8")
-    assert task["volumes"] == {"/work": "shared"}
-    assert task["envs"] == {"DATA_DIR": "data", "PLATFORM": "gpu", "RAY_WORDS": "--num-cpus=27"}
-    with pytest.raises(BadSettings, match="VOLUME is not set"):
-        submission("skypilot", TRAINING, {})
-
-
-def test_kuberay_reads_keys_from_a_secret_and_only_the_hubs_in_the_worker_pods() -> None:
-    network = {"HF_ENDPOINT": "https://hub.invalid", "NCCL_SOCKET_IFNAME": "eth1", "GLOO_SOCKET_IFNAME": "eth1"}
-    with_hub = replace(TRAINING, keys=("OPENAI_API_KEY", "HF_TOKEN"), variables={**TRAINING.variables, **network})
-    job = yaml.safe_load(submission("kuberay", with_hub, VOLUMES)[1])
-    cluster = job["spec"]["rayClusterSpec"]
-    head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
-    assert job["metadata"]["generateName"] == "ditto-rl-hitom-" and workers["replicas"] == 1
-    environments: list[list[dict[str, Any]]] = []
-    for group in (head, workers):
-        (container,) = group["template"]["spec"]["containers"]
-        environments.append(container["env"])
-        assert container["image"] == VOLUMES["IMAGE"] and container["resources"]["limits"] == {"nvidia.com/gpu": 8}
-        assert group["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "shared"
-        assert group["rayStartParams"]["num-cpus"] == "27"
-    secret = {"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ditto-keys", "key": "OPENAI_API_KEY"}}}
-    assert secret in environments[0]
-    assert {each["name"]: each.get("value") for each in environments[1]} == {**network, "HF_TOKEN": None}
 
 
 def test_the_training_is_checked_before_it_is_submitted(

@@ -1,10 +1,8 @@
-"""A dry run shows what becomes of the rows; a corpus about what is tested is refused.
+"""A dry run shows what becomes of the rows.
 
 The table of mistakes is in tests/mistakes/test_training_mistakes.py.
 """
 
-import gzip
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,11 +14,6 @@ from ditto.settings import BadConfig
 from recipe.demo import tiny_model
 from sft.launch import config_of, main
 from sft.preflight import check
-from soul import examples
-from soul.examples.__main__ import write as write_examples
-from soul.record import record_hash
-from soul.rows.near_text import NEAR
-from soul.rows.task_files import read_rows
 from tests.sft.encode.templates import STRIPS_THINKING
 
 TALK = [{"role": "user", "content": "Where is the pear?"}, {"role": "assistant", "content": "In the box."}]
@@ -80,62 +73,3 @@ def test_the_plan_says_what_a_template_costs(tmp_path: Path, model: Path, capsys
     assert "steps of 2 rows" in plan and "epochs of 2 rows" in plan  # rows, not the 20 sequences
     assert float(plan.partition("expansion ")[2].partition(":")[0]) > 5
     assert "a row becomes several sequences" in plan
-
-
-def distilled(folder: Path, near: float = NEAR) -> list[str]:
-    """A corpus of two conversations, and a test that asks another question about nearly the story of the second."""
-    write_examples(["hitom"], 2, folder / "rows.parquet")
-    columns = {"messages": TALK, "data_source": "hitom", "train_role": "assistant", "near": near}
-    rows = [
-        {**columns, "file": row.file, "row": row.number, "record": record_hash(row.row)}
-        for row in read_rows([str(folder / "rows.parquet")])
-    ]
-    write(folder / "train_shard_0.parquet", rows)
-    record = examples.load("hitom").record(1)
-    asked = {"index": 0, **record, "question": "Where is everybody?", "story": record["story"].replace(".", " !")}
-    write(folder / "asked.parquet", [{"data_source": "hitom", "extra_info": asked}])
-    return ["trainer.rl_test_freq=5", f"trainer.rl_test_files={folder}/asked.parquet"]
-
-
-def test_a_corpus_about_tested_stories_is_refused(
-    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = distilled(tmp_path)
-    assert run(tmp_path, model, *words) == 2
-    shown = capsys.readouterr().err
-    for part in ("trainer.rl_test_files", "rows.parquet: hitom: 1 row in 1 group", "--not-in", "allow_overlap=true"):
-        assert part in shown, shown
-    assert run(tmp_path, model, *words, "data.allow_overlap=true") == 0
-    assert "OVERLAP" in capsys.readouterr().out
-    assert run(tmp_path, model, *words[1:]) == 2  # the files are named, though no test runs during the training
-
-
-def test_in_no_format_does_a_corpus_about_tested_stories_escape(
-    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As compressed JSON lines, after so many other rows that the first ones do not show what the file holds."""
-    words = distilled(tmp_path)
-    parquet = tmp_path / "train_shard_0.parquet"
-    rows = [{"messages": TALK, "data_source": "other"}] * 300 + pq.read_table(parquet).to_pylist()
-    parquet.unlink()
-    with gzip.open(tmp_path / "train_shard_0.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    words.append("data.default_train_role=assistant")
-    assert run(tmp_path, model, *words) == 2
-    assert "rows.parquet: hitom: 1 row in 1 group" in capsys.readouterr().err
-    (tmp_path / "train_shard_0.jsonl.gz").write_bytes(b"cut off")
-    assert run(tmp_path, model, *words) == 2
-    assert "train_shard_0.jsonl.gz: not a readable" in capsys.readouterr().err
-
-
-def test_texts_are_compared_as_the_corpus_was_distilled(
-    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = distilled(tmp_path, near=1)
-    asked = pq.read_table(tmp_path / "asked.parquet").to_pylist()
-    asked[0]["extra_info"]["story"] = "Once, long ago. " + asked[0]["extra_info"]["story"]
-    write(tmp_path / "asked.parquet", asked)
-    assert run(tmp_path, model, *words) == 0  # --near 1: only the same words are the same story
-    distilled(tmp_path)
-    write(tmp_path / "asked.parquet", asked)
-    assert run(tmp_path, model, *words) == 2

@@ -32,8 +32,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge draw": ("soul.annotate", "draw texts for people to label, or export their labels"),
     "judge biases": ("soul.judge.audit.biases", "measure a judge's biases: length, position, praise, form, ..."),
     "judge card": ("soul.judge.audit.card", "write what is known of a judge beside an evaluation"),
-    # The training's package, of the same distribution. Like a plug-in, it is imported when it is called, never by soul.
-    "convert": ("sft.convert", "write a corpus of any format as parquet shards"),
     "tasks": ("soul.tasks.__main__", "list the tasks that can be trained"),
     "rows": ("soul.rows.convert", "write rows of your own (jsonl, csv, parquet, hub) as a task file"),
     "init": ("soul.new_task", "make a package with a task of your own"),

@@ -4,7 +4,6 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,11 +25,6 @@ def order_of(made: list[tuple[int, Fraction]], seed: int = 0) -> Order:
 @given(st.integers(1, 5000), st.integers(0, 5))
 def test_a_permutation_has_every_number_once(size: int, key: int) -> None:
     assert sorted(Permutation(size, key).at(np.arange(size)).tolist()) == list(range(size))
-
-
-@pytest.mark.parametrize("size", [4095, 4096, 4097, 16384, 16385, 100_000])
-def test_a_permutation_too_large_for_a_table(size: int) -> None:
-    assert sorted(Permutation(size, 0).at(np.arange(size)).tolist()) == list(range(size))
 
 
 def test_a_large_permutation_has_no_trace_of_the_old_order() -> None:

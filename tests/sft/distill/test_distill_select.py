@@ -48,9 +48,7 @@ def journals(draw):
 
 rules = st.builds(
     Rule,
-    keep=st.sampled_from(["best", "threshold"]),
-    threshold=st.sampled_from([{"": 0.5}, {"": 0.25}]),
-    margin=st.sampled_from([{}, {"": 0.25}, {"": 0.0}]),
+    threshold=st.sampled_from([{}, {"": 0.5}, {"": 0.25}]),
     per_row=st.sampled_from([None, 1, 2]),
     seed=st.integers(0, 3),
 )
@@ -61,14 +59,13 @@ def good(sample, samples, rule):
     if sample.problem or sample.reward is None:
         return False
     better = (lambda a, b: a >= b) if sample.task == "up" else (lambda a, b: a <= b)
-    gain = (lambda a, b: a - b) if sample.task == "up" else (lambda a, b: b - a)
-    if sample.reward == (0.0 if sample.task == "up" else 1.0) or not better(sample.reward, rule.threshold[""]):
+    if sample.reward == (0.0 if sample.task == "up" else 1.0):
         return False
-    margin = rule.margin.get("")
+    if rule.threshold:
+        return better(sample.reward, rule.threshold[""])
     of_row = [s.reward for s in samples if s.row == sample.row and s.reward is not None]
-    if margin is None and rule.keep == "threshold":
-        return True
-    return gain(sample.reward, sum(of_row) / len(of_row)) >= (margin or 0) - 1e-6
+    mean = sum(of_row) / len(of_row)
+    return sample.reward >= mean - 1e-6 if sample.task == "up" else sample.reward <= mean + 1e-6
 
 
 @settings(max_examples=150, deadline=None)

@@ -67,11 +67,11 @@ def commands(said: list[str]) -> list[str]:
 
 def test_data_student_and_evaluation_get_what_they_need(run: Run) -> None:
     words = ["judge.model=j", "policy.max_output_tokens=9"]
-    said, done = run(*words, EXPERTS=EXPERTS, TP="2", KEEP_ARGS="--margin 0.1", LIMIT="7")
+    said, done = run(*words, EXPERTS=EXPERTS, TP="2", KEEP_ARGS="--per-row 2", LIMIT="7")
     data = "outputs/distilled/data"
     assert said[0] == (
         f"python -m sft.distill --out {data} --n 8 --limit 1024 --tp 2 --not-in hitom --not-in sotopia --not-in coser "
-        f"--weight 1 --margin 0.1 {EXPERTS} judge.model=j policy.max_output_tokens=9"
+        f"--weight 1 --per-row 2 {EXPERTS} judge.model=j policy.max_output_tokens=9"
     )
     train = next(i for i, line in enumerate(said) if line.startswith("run_sft.sh"))
     assert said[train + 1 :] == [

@@ -68,23 +68,6 @@ def _array_in_gzip(folder: Path, rows: Rows) -> Path:
     return _file(folder / "rows.json.gz", gzip.compress(b" \n" + json.dumps(list(rows)).encode()))
 
 
-def _saved(folder: Path, rows: Rows) -> Path:
-    """As `datasets` saves it, with a file of an earlier save beside."""
-    from datasets import Dataset
-
-    Dataset.from_list([dict(row) for row in rows]).save_to_disk(folder / "saved", num_shards=3)
-    (folder / "saved" / "data-00000-of-00001.arrow").write_bytes(b"from an earlier save")
-    return folder / "saved"
-
-
-def _saved_splits(folder: Path, rows: Rows) -> Path:
-    from datasets import Dataset, DatasetDict
-
-    data = Dataset.from_list([dict(row) for row in rows])
-    DatasetDict(test=data.select(range(1)), train=data).save_to_disk(folder / "splits")
-    return folder / "splits"
-
-
 def _hub(folder: Path, rows: Rows) -> Path:
     """As a data set lies on the hub."""
     half = len(rows) // 2
@@ -112,8 +95,6 @@ WRITERS: dict[str, Callable[[Path, Rows], Path]] = {
     "JSON lines, zstd": _zstd,
     "JSON array": _array,
     "JSON array, gzip": _array_in_gzip,
-    "save_to_disk": _saved,
-    "save_to_disk, splits": _saved_splits,
     "folder from the hub": _hub,
     "folder of JSON lines": _shards,
 }

@@ -1,7 +1,6 @@
-"""Plain text is trained whole: every token once, documents apart, in whatever files it comes."""
+"""Plain text is trained whole: every token once, documents apart."""
 
 import copy
-import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -69,31 +68,12 @@ def test_every_token_of_a_document_is_trained_once(
         assert full > 0.8
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".md.gz"])
-def test_a_text_file_is_one_document_however_large(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "\n\n".join(documents()) + "é" * 500  # a long line without a word's end, too
-    content = text.encode()
-    file = tmp_path / f"a book{suffix}"
-    file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    at_once = trained_of(opened(tmp_path, train_files=[str(file)], **LENGTH))
-    tokenizer = tokenizer_with("plain")
-    ids = (*tokenizer(text).input_ids, END_ID)
-    assert at_once == ([ids[start : start + 64] for start in range(0, len(ids) - 1, 63)], len(ids) - 1)
-    monkeypatch.setattr(reading, "PIECE_BYTES", 200)
-    in_pieces = opened(tmp_path, train_files=[str(file)], cache_dir=tmp_path / "other", **LENGTH)
-    assert in_pieces.sources["unnamed"].rows > 20
-    parts, _ = trained_of(in_pieces)
-    assert tokenizer.decode([parts[0][0], *(number for part in parts for number in part[1:])]) == text + END
-
-
 def test_the_end_may_be_the_token_of_unknown_words(tmp_path: Path) -> None:
     """As in SmolLM2 and GPT-2."""
-    (tmp_path / "a.txt").write_text("hello there")
+    file = write(tmp_path / "a.parquet", [{"text": "hello there"}])
     tokenizer = copy.deepcopy(tokenizer_with("plain"))
     tokenizer.unk_token = END
-    corpus = open_corpus(settings(tmp_path, train_files=[str(tmp_path / "a.txt")]), tokenizer, "train")
+    corpus = open_corpus(settings(tmp_path, train_files=[str(file)]), tokenizer, "train")
     assert corpus is not None and corpus.dataset[0]["input_ids"].tolist()[-1] == END_ID
 
 
