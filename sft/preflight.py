@@ -25,7 +25,7 @@ from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.sources import SftDataSettings, find_files
 from sft.corpus.split import Corpus, open_corpus
 from sft.formats.reading import columns_of, family_of, read_records
-from sft.memory_plan import check_memory, fit
+from sft.memory_plan import check_memory
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.errors import Mistakes
@@ -111,7 +111,6 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     check_head(config.model, config.engine, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
-    memory = (fit if config.trainer.device == "cpu" else check_memory)(config, run.longest)
     lines = [
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
         f"{passes:,.2f} epochs of {len(train.order):,} rows",
@@ -131,7 +130,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines += [f"a generative test of {', '.join(tested)} {often}", *compared]
-    lines += [tokens, *memory, _expansion(config, train), _table(train, "train")]
+    lines += [tokens, *check_memory(config, run.longest), _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
 
 

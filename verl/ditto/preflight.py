@@ -18,7 +18,8 @@ from ditto.config_checks.rl_rules import check_config, check_every_type
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.variables import VARIABLE, cpu_variables
-from ditto.memory.plan import check_gpu, plan
+from ditto.memory.cpu import fit
+from ditto.memory.plan import check_gpu, check_rl
 from ditto.model.adapter_check import check_adapter
 from ditto.model.exactness import check_head, check_packing
 from ditto.model.expert_checkpoints import check_teachers
@@ -189,14 +190,9 @@ def _plan(
 
 def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
     """Lines of the memory plan. On a CPU, what the config leaves open is chosen here."""
-    if config.trainer.device == "cpu":
-        from ditto.memory.cpu import fit
-
-        threads = cpu_variables(config)[VARIABLE]
-        return [*fit(config, teachers), f"{threads} threads for each process that computes"]
-    memory_plan = plan(config, teachers)
-    memory_plan.check()
-    return memory_plan.lines()
+    if config.trainer.device != "cpu":
+        return check_rl(config, teachers)
+    return [*fit(config, teachers), f"{cpu_variables(config)[VARIABLE]} threads for each process that computes"]
 
 
 def training_steps(config: DictConfig, rows: int) -> int:
