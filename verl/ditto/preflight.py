@@ -165,11 +165,8 @@ def _plan(
     )
     parts = config.trainer.v1.separate_async.parameter_sync_step
     mode = f"{SEPARATE}: {train_on} devices train, {sample_on} sample; {parts} parts a step between two weight syncs"
-    groups = config.algorithm.filter_groups
-    played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
-    filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
-    step = (train, objective, sessions * played, settings.gateway.by_task)
-    canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
+    step = (train, objective, sessions, settings.gateway.by_task)
+    canary = judge_plan.canary_calls(train, sessions, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
     judging = judge_plan.describe(loads, steps)
     return [
@@ -181,7 +178,6 @@ def _plan(
         ("steps", str(steps)),
         *([("mode", mode)] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
-        *([("", filtered)] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),

@@ -48,7 +48,6 @@ from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import PiOld, measure_by_update
 from ditto.rollout import sync_alarm
-from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_signals
 from ditto.run.alarms import raise_alarms
@@ -57,7 +56,7 @@ from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.live_traces import folder_of, open_live
 from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
-from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
+from ditto.run.step_metrics import rollout_times, session_metrics, summary_line
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -76,9 +75,7 @@ class DittoTrainer(Validation):
 
     base_mode: str
     total_training_steps: int  # verl's: the number of the last step
-    _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
-    _looked: bool = False  # whether this process has told what its first step saw
     as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
 
     @property
@@ -181,10 +178,7 @@ class DittoTrainer(Validation):
         sampler = self.config.trainer.v1.sampler.custom_sampler
         if sampler.path == "pkg://ditto.rollout.replay_buffer" and self.base_mode != "sync":
             sampler.name = "PromptReplayBufferAsync"
-        buffer = super()._build_replay_buffer()
-        prompts = self.config.data.train_batch_size // self.parameter_sync_step
-        self._group_filter = buffer.filter = GroupFilter.from_config(self.config, self.settings, prompts)
-        return buffer
+        return super()._build_replay_buffer()
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
@@ -248,8 +242,6 @@ class DittoTrainer(Validation):
         put_columns(batch, **step.loss_columns(factors))
         if factors is not None:
             note_correction(step, factors)
-        if self._group_filter is not None:
-            self._group_filter.report(step, self.global_steps)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -359,10 +351,6 @@ class DittoTrainer(Validation):
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
-        if not self._looked:
-            traces = [trace for part in self.parts.batches for trace in part.traces]
-            print(first_look(traces, metrics), flush=True)
-            self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:
