@@ -214,19 +214,3 @@ def test_a_worker_starts_from_nothing_where_the_server_fails(
     assert BROKEN[code] in failing.communicate(timeout=60)[1]
     for worker in (waiting, later):
         assert not worker["forked"] and "a worker starts from nothing" in str(worker["complaint"])
-
-
-def test_workers_draw_ids_of_their_own_although_an_actor_class_is_imported() -> None:
-    """Ray gives an actor class a random id, and its first id seeds all later ones of the process and of its forks."""
-    code = """
-import ray
-from ditto.launching import fork_server
-if KEEP:
-    fork_server._keep_rays_generator_unused()
-ray.remote(type("Actor", (), {}))
-print(len({fork_server._id_drawn_in_a_fork() for _ in range(3)}))
-"""
-    for keep, different in ((True, 3), (False, 1)):
-        command = [sys.executable, "-c", code.replace("KEEP", str(keep))]
-        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        assert int(printed) == different, f"KEEP={keep}"
