@@ -108,7 +108,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
         _check_documents(config, corpus)
-    check_head(config.model, config.engine, "model")
+    check_head(config.model, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
     lines = [

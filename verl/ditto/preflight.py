@@ -66,7 +66,7 @@ def check(config: DictConfig) -> str:
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_gpu(config)
     check_packing(model, "actor_rollout_ref.model")
-    check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
+    check_head(model, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, chat.tokenizer, config.data.val_max_samples)
     teachers = check_teachers(config, settings, {row.task.name for row in train}, chat.tokenizer)
