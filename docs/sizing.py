@@ -72,7 +72,7 @@ def cell(name: str, rank: int, gpus: int, gib: float, nodes: int = 1) -> str:
     change, made = found
     most = max(phase.total for phase in made.phases.values()) / GIB
     words = [f"{SHORT[key]} {value:,}" if value is not True else SHORT[key] for key, value in change.items()]
-    return f"{', '.join(words) or 'yes'} ({most:.0f}; {made.host / GIB:.0f})"
+    return f"{', '.join(words) or 'yes'} ({most:.0f})"
 
 
 def table(columns: dict[str, tuple[int, float, int]]) -> Iterator[str]:
@@ -128,7 +128,7 @@ GPUs with a share of {rollout.gpu_memory_utilization}.
 - *offload policy*: `{plan.OFFLOAD}=true`; weights, gradients and optimizer
   stay on the host, which is slow
 
-In parentheses: GiB on each GPU in the fullest phase; GiB of host memory on the node.
+In parentheses: GiB on each GPU in the fullest phase. [GPUs](gpu.md) says how much memory the host needs.
 
 {chr(10).join(table(one_node))}
 
@@ -154,7 +154,6 @@ def _sources() -> str:
     """The sections on where the numbers come from."""
     reserve = f"{estimate.CONTEXT / GIB:.1f} GiB, and {estimate.FRAGMENTS:.0%} of activations and logits"
     asleep = f"{plan.VLLM_CONTEXT / GIB:.1f} + {plan.GRAPHS / GIB:.1f} GiB"
-    processes = f"{plan.GPU_PROCESSES // GIB} GiB a GPU, {plan.AGENT_WORKER // GIB} an agent-loop worker"
     return f"""## Where the numbers come from
 
 Weights are counted in the model that transformers builds on the meta device; an adapter counts as if all linear maps
@@ -195,14 +194,10 @@ No memory tracker sees these values. If you measure others, correct them in `ver
 |---|---|---|
 | CUDA context, NCCL, workspaces of the training process; fragments | {reserve} | `estimate.py` |
 | vLLM's CUDA context and CUDA graphs, which stay while it sleeps | {asleep} | `plan.py` |
-| processes on the host | {processes}, {plan.DRIVER // GIB} for the driver | `plan.py` |
 | the processes of a run without a GPU | {cpu.PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device; of \
 supervised training {cpu.DEVICE_PROCESSES // GIB} GiB, {cpu.DEVICE_PROCESSES // GIB} a device | `cpu.py` |
 | the size of a GPU where none is found and `memory.gpu_gib` is null | {ASSUMED_GIB} GiB | `plan.py` |
 
-An adapter makes vLLM sleep at level 1: the weights of every GPU's engine stay in pinned host memory, where each
-tensor's size is rounded up to a power of two: {plan.PINNED - 1:.0%} more is assumed, as in Qwen3-8B. A model with a
-tied head (0.6B, 4B) is loaded by every process at once.
 Images are not counted: the tasks of SOUL have none, and the vision tower of a text batch sees a dummy.
 """
 

@@ -56,7 +56,7 @@ from ditto.run.diagnostics import step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.live_traces import folder_of, open_live
 from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
-from ditto.run.step_metrics import rollout_times, session_metrics, summary_line
+from ditto.run.step_metrics import first_look, rollout_times, session_metrics, summary_line
 from ditto.run.watchdog import RESEND_S, Liveness, Watchdog
 from ditto.settings import Settings
 from ditto.validation import Validation
@@ -76,6 +76,7 @@ class DittoTrainer(Validation):
     base_mode: str
     total_training_steps: int  # verl's: the number of the last step
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
+    _looked: bool = False  # whether this process has told what its first step saw
     as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
 
     @property
@@ -351,6 +352,10 @@ class DittoTrainer(Validation):
         metrics |= self._step_numbers(batch, timing_raw, epoch)
         self._record(metrics)
         print(summary_line(self.global_steps, self.total_training_steps, metrics), flush=True)
+        if not self._looked:
+            traces = [trace for part in self.parts.batches for trace in part.traces]
+            print(first_look(traces, metrics), flush=True)
+            self._looked = True
         self.finite.check(self.global_steps, self.global_steps >= self.total_training_steps, self.checkpoints.root)
 
     def _step_numbers(self, batch: KVBatchMeta, timing_raw: dict[str, float], epoch: int) -> dict[str, Any]:

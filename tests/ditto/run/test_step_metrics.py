@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ditto.run.step_metrics import failures_by_cause, judge_failure, session_metrics
+from ditto.run.step_metrics import failures_by_cause, first_look, judge_failure, session_metrics
 from soul.judge import Endpoint, Usage
 from soul.judge.call.http import Tokens
-from soul.record import SCHEMA_VERSION, SessionRecord
+from soul.record import SCHEMA_VERSION, AttemptRecord, SessionRecord
 
 CAUSES = ["rate_limit", "invalid", "timeout", "task_error", "leak", "policy", "too_long"]
 SUMS = [
@@ -203,6 +203,21 @@ def test_a_recount_of_the_traces_gives_the_same_numbers(seed: int) -> None:
     if not any(trace["usage"] for trace in traces):  # nobody was asked: every counter is there, and 0
         expected |= {f"judge/{key}": 0 for key in SUMS if key != "cache_hits"}
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_the_first_look_says_what_the_drafts_lack() -> None:
+    drafts = [{"answered": 1.0}, {"answered": 0.0}, {"answered": 0.5}, {}, None]
+    traces = [
+        SessionRecord(
+            task="hitom", number=0, row=0, draft=AttemptRecord(reward=None if metrics is None else 0.0, metrics=metrics)
+        )
+        for metrics in drafts
+    ]
+    numbers = {"ditto/groups": 3.0, "ditto/groups_idle": 2.0, "ditto/share_out_of_tokens/draft": 0.4}
+    assert first_look(traces, numbers) == (
+        "first look: 4 of 5 drafts have a verdict, 1 of 3 have the form that the task asks for, 1 of 3 groups have a "
+        "learning signal, 2 drafts were cut off by a token limit"
+    )
 
 
 def trace_of(draft: tuple[str, str] | None, refined: tuple[str, str] | None, feedback: str | None) -> dict[str, Any]:

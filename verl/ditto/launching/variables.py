@@ -4,6 +4,7 @@ The launchers' become Hydra overrides before those of the command line, which wi
 `override_parser.quoted` quotes it for Hydra.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -19,6 +20,8 @@ from soul.errors import BadSettings
 from soul.files.disk_writes import check_writable
 from soul.host_resources import THREAD_VARIABLES, physical_cores
 
+logger = logging.getLogger(__name__)
+
 VARIABLE = "OMP_NUM_THREADS"
 OVERLAPPING = "ditto_colocate_async"  # the mode in which devices sample while they train
 
@@ -31,6 +34,19 @@ _NUMBERS = {
     "SAVE_FREQ": "trainer.save_freq",
 }
 _SFT_NUMBERS = _NUMBERS | {"RL_TEST_FREQ": "trainer.rl_test_freq", "NNODES": "trainer.nnodes"}
+# Variables of other launchers -> what this one reads instead.
+_UNREAD = {
+    "MODEL_PATH": "ACTOR_MODEL_PATH",
+    "MODEL_NAME": "ACTOR_MODEL_PATH",
+    "JUDGE_MODEL": "JUDGE_MODEL_NAME",
+    "TRAIN_FILE": "TRAIN_FILES",
+    "VAL_FILE": "VAL_FILES",
+    "NUM_GPUS": "N_GPUS",
+    "TOTAL_STEPS": "TOTAL_TRAINING_STEPS",
+    "LR": "the override of the learning rate (docs/configuration.md)",
+    "LEARNING_RATE": "the override of the learning rate (docs/configuration.md)",
+    "BATCH_SIZE": "data.train_batch_size=N",
+}
 
 
 def names_in(variable: str, environment: Mapping[str, str]) -> list[str]:
@@ -99,6 +115,8 @@ def _common(environment: Mapping[str, str], default_name: str) -> list[str]:
     platform = environment.get("PLATFORM") or "gpu"
     if platform not in ("cpu", "gpu"):
         raise BadConfig(f"PLATFORM={platform}: use cpu or gpu, or leave it unset.")
+    for variable in _UNREAD.keys() & environment.keys():
+        logger.warning("%s is not read by this launcher: use %s", variable, _UNREAD[variable])
     if environment.get(VARIABLE):
         _number(VARIABLE, environment)
     output = environment.get("OUTPUT_DIR") or "outputs"

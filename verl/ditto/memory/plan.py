@@ -22,11 +22,8 @@ from ditto.objectives import objective
 from ditto.settings import BadConfig
 
 ASSUMED_GIB = 79.2  # usable memory of an 80 GB NVIDIA GPU
-# Assumed from logs. Of a vLLM engine while it sleeps: its CUDA context and CUDA graphs. On the host: processes of each
-# GPU (a trainer with torch, CUDA and NCCL, and an engine with its server), of an agent-loop worker, and the driver;
-# bytes of pinned memory per byte of weights, because torch rounds each tensor up to a power of two.
+# Assumed from logs. Of a vLLM engine while it sleeps: its CUDA context and CUDA graphs.
 VLLM_CONTEXT, GRAPHS = 1.0 * GIB, 1.5 * GIB
-GPU_PROCESSES, AGENT_WORKER, DRIVER, PINNED = 12 * GIB, 2 * GIB, 8 * GIB, 1.25
 TOKENS = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
 ENGINES = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 OFFLOAD = "actor_rollout_ref.actor.fsdp_config.offload_policy"
@@ -44,7 +41,6 @@ class MemoryPlan:
     gpu_bytes: int
     notes: Sequence[str] = ()  # further lines
     problems: Sequence[str] = ()  # reasons other than a full GPU that the run does not fit
-    host: int = 0  # bytes on each node; 0: not estimated
 
     @property
     def reasons(self) -> list[str]:
@@ -164,40 +160,17 @@ def rl_plan(config: DictConfig, model: Model, gpu: tuple[int, str], teachers: Se
     phases["weight sync"] = stays._replace(weights=stays.weights + sent + bucket, vllm=asleep + engine.weights)
 
     cache = max(share - engine.weights - engine.working - engine.fixed, 0)
-    cached, host = cache // engine.cache_token, host_memory(config, training, engine, teachers)
+    cached = cache // engine.cache_token
     few = (
         f"vLLM's share (gpu_memory_utilization={rollout.gpu_memory_utilization}) holds keys and values of {cached:,} "
         f"tokens, fewer than one sequence may have ({rollout.max_model_len:,})"
     )
-    notes = [
+    note = (
         f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory {(engine.working + engine.fixed) / GIB:.1f}, "
-        f"keys and values {cache / GIB:.1f} = {cached:,} tokens",
-        f"host, on each node: about {host / GIB:.0f} GiB",
-    ]
+        f"keys and values {cache / GIB:.1f} = {cached:,} tokens"
+    )
     problems = [few] if cached < rollout.max_model_len else []
-    return MemoryPlan(title(training, config.trainer, gpu), phases, gpu_bytes, notes, problems, host)
-
-
-def host_memory(config: DictConfig, training: Training, engine: Engine, teachers: Sequence[Model] = ()) -> int:
-    """Bytes on one node: processes, and the larger of what a start loads and of what is there later.
-
-    If the head is tied, every process loads the model; otherwise one process does. A sleeping vLLM keeps its weights on
-    the host if only an adapter is synced.
-    """
-    model, gpus, ref = training.model, config.trainer.n_gpus_per_node, config.actor_rollout_ref
-    offload = ref.actor.fsdp_config
-    offloaded = (offload.param_offload or training.offloaded) * training.shard
-    offloaded += (offload.optimizer_offload or training.offloaded) * 2 * training.part
-    offloaded += (training.offloaded + training.teacher_copies) * training.part
-    offloaded += sum(teacher.weights for teacher in teachers) * training.compute // training.devices
-    if config.trainer.v1.trainer_mode == SEPARATE:
-        offloaded += 2 * training.part  # weights that the engines get, and those of a step's beginning
-    elif model.adapter and ref.rollout.free_cache_engine:
-        offloaded += engine.weights
-    exported = model.weights * (training.compute + 2) if "hf_model" in ref.actor.checkpoint.save_contents else 0
-    loading = model.weights * training.master * (gpus if model.tied else 1)
-    processes = gpus * GPU_PROCESSES + ref.rollout.agent.num_workers * AGENT_WORKER + DRIVER
-    return int(processes + max(loading, offloaded * gpus * PINNED + exported))
+    return MemoryPlan(title(training, config.trainer, gpu), phases, gpu_bytes, [note], problems)
 
 
 class Engine(NamedTuple):

@@ -53,6 +53,20 @@ def summary_line(step: int, steps: int, numbers: dict[str, float]) -> str:
     return " | ".join(parts)
 
 
+def first_look(traces: Sequence[SessionRecord], numbers: dict[str, float]) -> str:
+    """A line about the first step: drafts that can be read, groups that differ, answers that were cut off."""
+    valid = [trace.draft for trace in traces if trace.draft.valid]
+    asked = [metrics["answered"] for draft in valid if "answered" in (metrics := draft.metrics or {})]
+    parts = [f"{len(valid)} of {len(traces)} drafts have a verdict"]
+    if asked:
+        parts.append(f"{sum(share == 1.0 for share in asked)} of {len(asked)} have the form that the task asks for")
+    groups, idle = (int(numbers.get(f"ditto/{name}", 0)) for name in ("groups", "groups_idle"))
+    parts.append(f"{groups - idle} of {groups} groups have a learning signal")
+    cut = round(numbers.get("ditto/share_out_of_tokens/draft", 0.0) * len(traces))
+    parts.append(f"{cut} drafts were cut off by a token limit")
+    return f"first look: {', '.join(parts)}"
+
+
 def _attempts(traces: Sequence[SessionRecord]) -> dict[str, list[AttemptRecord]]:
     """All drafts and all refined episodes."""
     return {"draft": [t.draft for t in traces], "refined": [t.refined for t in traces if t.refined]}
