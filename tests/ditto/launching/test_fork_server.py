@@ -152,40 +152,6 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
         time.sleep(0.05)
 
 
-@pytest.mark.e2e
-def test_the_first_worker_becomes_the_server_and_imports_what_a_run_needs(
-    start: Start, sockets: Path, tmp_path: Path
-) -> None:
-    """The real imports, from a folder with a file that has a library's name."""
-    folder = tmp_path / "of_the_user"
-    folder.mkdir()
-    (folder / "datasets.py").write_text("raise RuntimeError('imported from the current folder')")
-    packages = os.pathsep.join(str(ROOT / part) for part in ("agents", "verl", "."))
-    environment = {"PYTHONPATH": packages, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "LC_ALL": "C.UTF-8"}
-    first = tmp_path / "first.py"
-    first.touch()
-    command = [*shlex.split(fork_server.command()), str(first), f"--raylet-name={sockets / 'raylet'}"]
-    with (tmp_path / "log").open("w") as log:  # the server keeps it open
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-    try:
-        wait_for(sockets / "fork")
-        forked = [start(folder, **environment) for _ in range(2)]
-    finally:
-        servers = [child for child in psutil.Process().children() if "fork_server" in " ".join(child.cmdline())]
-        for child in servers:
-            child.kill()
-            child.wait(20)
-    (server,) = servers
-    plain = start(folder, **environment)
-    for worker in forked:
-        assert worker["parent"] == server.pid, worker["complaint"]
-        path, its_own = worker["path"], plain["path"]
-        assert isinstance(path, list) and isinstance(its_own, list)
-        assert path[: len(its_own)] == its_own  # imports append to it
-        assert worker["threads"] == 1
-    assert plain["parent"] == os.getpid()
-
-
 BROKEN = {  # what an import must not do, and the complaint of the server
     "import nowhere_to_be_found": "No module named 'nowhere_to_be_found'",
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "has started a thread",
