@@ -4,7 +4,7 @@ from omegaconf import DictConfig
 
 from ditto.memory import cpu
 from ditto.memory.estimate import Training
-from ditto.memory.plan import MemoryPlan, check_fit, gpu_size, lower_limits, model_of, title, training_of
+from ditto.memory.plan import MemoryPlan, check_fit, gpu_size, gpus_in_words, lower_limits, model_of, training_of
 
 TOKENS, CHECKPOINTING = "data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"  # null: open, on a CPU
 
@@ -26,7 +26,7 @@ def check_memory(config: DictConfig, longest: int) -> list[str]:
     def plan(of: DictConfig) -> MemoryPlan:
         tokens = int(of.data.max_token_len_per_gpu)
         phases = {f"update ({tokens:,} tokens)": training(of).update(tokens)}
-        return MemoryPlan(title(training(of), of.trainer, gpu), phases, gpu[0])
+        return MemoryPlan(model, gpus_in_words(of.trainer, gpu), phases, gpu[0])
 
     if config.trainer.device != "cpu":
         limits = lower_limits(int(data.max_token_len_per_gpu), longest)

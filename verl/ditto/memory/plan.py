@@ -36,7 +36,8 @@ Plan = Callable[[DictConfig], "MemoryPlan"]
 class MemoryPlan:
     """The memory that a run needs on each GPU, by phase."""
 
-    title: str
+    model: Model
+    devices: str
     phases: dict[str, Memory]
     gpu_bytes: int
     notes: Sequence[str] = ()  # further lines
@@ -55,7 +56,7 @@ class MemoryPlan:
         rows = {name: [*memory, memory.reserve, memory.total] for name, memory in self.phases.items()}
         name, most = max(((name, row[-1] / GIB) for name, row in rows.items()), key=lambda row: row[1])
         return [
-            self.title,
+            f"{self.model} on {self.devices}",
             f"{'GiB on each GPU':<26}" + "".join(f"{each:>12}" for each in [*Memory._fields, "reserve", "total"]),
             *(f"{phase:<26}" + "".join(f"{size / GIB:>12.1f}" for size in row) for phase, row in rows.items()),
             *self.notes,
@@ -91,8 +92,8 @@ def check_fit(config: DictConfig, values: Values, plan: Plan) -> list[str]:
     if found := remedy(config, values, plan):
         advice = f"This fits: {' '.join(f'{key}={str(value).lower()}' for key, value in found[0].items())}"
     raise BadConfig(
-        f"{made.title} does not fit: {'; '.join(made.reasons)}. {advice}. If your GPUs have another size, set "
-        "memory.gpu_gib"
+        f"{made.model.name} does not fit on {made.devices}: {'; '.join(made.reasons)}. {advice}. If your GPUs have "
+        "another size, set memory.gpu_gib"
     )
 
 
@@ -170,7 +171,7 @@ def rl_plan(config: DictConfig, model: Model, gpu: tuple[int, str], teachers: Se
         f"keys and values {cache / GIB:.1f} = {cached:,} tokens"
     )
     problems = [few] if cached < rollout.max_model_len else []
-    return MemoryPlan(title(training, config.trainer, gpu), phases, gpu_bytes, [note], problems)
+    return MemoryPlan(model, gpus_in_words(config.trainer, gpu), phases, gpu_bytes, [note], problems)
 
 
 class Engine(NamedTuple):
@@ -241,11 +242,11 @@ def update_tokens(config: DictConfig) -> int:
     return int(-(-rows // (config.trainer.n_gpus_per_node * config.trainer.nnodes)) * rollout.max_model_len)
 
 
-def title(training: Training, trainer: DictConfig, gpu: tuple[int, str]) -> str:
-    """The model, how it is trained, and on which devices."""
+def gpus_in_words(trainer: DictConfig, gpu: tuple[int, str]) -> str:
+    """The GPUs of a run, in words."""
     nodes = f"{trainer.nnodes} nodes with " if trainer.nnodes > 1 else ""
     plural = "s" if trainer.n_gpus_per_node > 1 else ""
-    return f"{training.model} on {nodes}{trainer.n_gpus_per_node} GPU{plural} of {gpu[0] / GIB:.1f} GiB ({gpu[1]})"
+    return f"{nodes}{trainer.n_gpus_per_node} GPU{plural} of {gpu[0] / GIB:.1f} GiB ({gpu[1]})"
 
 
 def gpu_size(config: DictConfig) -> tuple[int, str]:
