@@ -157,9 +157,9 @@ def _sources() -> str:
     return f"""## Where the numbers come from
 
 Weights are counted in the model that transformers builds on the meta device; an adapter counts as if all linear maps
-had one. The plan places them as verl's FSDP2 engine does: sharded weights in `model_dtype`, one layer and
-the next gathered in `mixed_precision.param_dtype`, gradients in float32 while they are exchanged. Of a mixture of
-experts, a layer's activations are those of the experts that a token uses.
+had one. The plan places them as verl's FSDP2 engine does: sharded weights in `model_dtype`, one layer and the
+next gathered in `mixed_precision.param_dtype`, gradients in float32 while they are exchanged. Of a mixture of experts,
+a layer's activations are those of the experts that a token uses.
 
 Activations follow transformers' decoder layers: gradient checkpointing keeps each layer's input, and the backward pass
 computes one layer again at a time. `tests/ditto/memory` compares the sum with torch's FSDP2 memory tracker: it is at
@@ -177,7 +177,7 @@ micro-batch does not fit without. SmolLM2-135M with sequences of 1,280 tokens, f
 24 GB:
 
 ```text
-memory        0.13 B weights (all trained), at most 15.3 GiB (trainer 10.3, vLLM 1.8, processes 3.1) of 21.6 free
+memory        SmolLM2-135M: 0.13 B weights, all trained, at most 15.3 GiB (trainer 10.3, vLLM 1.8, processes 3.1) of 21.6 free
               micro-batches of 4,096 tokens without gradient checkpointing
               vLLM caches keys and values of 11,264 tokens, and gets weights in pieces of 108 MiB
               2 threads for each process that computes

@@ -57,7 +57,8 @@ class MemoryPlan:
         name, most = max(((name, row[-1] / GIB) for name, row in rows.items()), key=lambda row: row[1])
         return [
             f"{self.model} on {self.devices}",
-            f"{'GiB on each GPU':<26}" + "".join(f"{each:>12}" for each in [*Memory._fields, "reserve", "total"]),
+            f"{'GiB on each GPU':<26}"
+            + "".join(f"{each:>12}" for each in [*Memory._fields[:-1], "vLLM", "reserve", "total"]),
             *(f"{phase:<26}" + "".join(f"{size / GIB:>12.1f}" for size in row) for phase, row in rows.items()),
             *self.notes,
             f"fits: {most:.1f} of {self.gpu_bytes / GIB:.1f} GiB at most ({name})",
