@@ -177,7 +177,8 @@ micro-batch does not fit without. SmolLM2-135M with sequences of 1,280 tokens, f
 24 GB:
 
 ```text
-memory        SmolLM2-135M: 0.13 B weights, all trained, at most 15.3 GiB (trainer 10.3, vLLM 1.8, processes 3.1) of 21.6 free
+memory        SmolLM2-135M: 0.13 B weights, all trained, at most 15.3 GiB (trainer 10.3, vLLM 1.8, processes 3.1) \
+of 21.6 free
               micro-batches of 4,096 tokens without gradient checkpointing
               vLLM caches keys and values of 11,264 tokens, and gets weights in pieces of 108 MiB
               2 threads for each process that computes
