@@ -37,8 +37,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from ditto.memory.estimate import TrainingSetup, largest
-from ditto.memory.model_shape import shape_of
+from ditto.memory.estimate import Training, read_model
 from ditto.model import attention
 from ditto.model.chunked_head import token_log_probs, with_chunked_head
 
@@ -318,10 +317,10 @@ def _measure_training(name: str, config: Qwen3Config, tokens: int, sequence: int
         optimizer.step()
         optimizer.zero_grad()
 
-    training = TrainingSetup(shape_of(config, name), devices=1, lora_rank=LORA_RANK)
+    training = Training(read_model(config, name, LORA_RANK))
     plans = {
-        "update": (update, largest(training.update(tokens)).total),
-        "log_prob": (torch.no_grad()(forward), largest(training.forward(tokens)).total),
+        "update": (update, sum(training.update(tokens))),
+        "log_prob": (torch.no_grad()(forward), sum(training.forward(tokens))),
     }
     best = next((rate for part, rate in PEAK.items() if on_gpu and part in torch.cuda.get_device_name()), None)
     result: dict[str, Any] = {"model": name, "tokens": tokens, "sequence": sequence, "lora_rank": LORA_RANK}

@@ -21,7 +21,7 @@ from sft.config_checks import SftRun
 from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
-from sft.memory_plan import check_memory, fit
+from sft.memory_plan import check_memory
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.errors import Mistakes
@@ -102,10 +102,9 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     corpora = [corpus for corpus in (train, val) if corpus]
     for corpus in corpora:
         _check_documents(config, corpus)
-    check_head(config.model, config.engine, "model")
+    check_head(config.model, "model")
     steps = trainer.total_training_steps or trainer.total_epochs * -(-len(train.order) // data.train_batch_size)
     passes = steps * data.train_batch_size / len(train.order)
-    memory = (fit if config.trainer.device == "cpu" else check_memory)(config, run.longest)
     lines = [
         f"{config.model.path} on {ranks} devices, {steps:,} steps of {data.train_batch_size:,} rows: "
         f"{passes:,.2f} epochs of {len(train.order):,} rows",
@@ -125,7 +124,7 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if tested:
         often = f"every {trainer.rl_test_freq} steps" if trainer.rl_test_freq else "never (trainer.rl_test_freq)"
         lines.append(f"a generative test of {', '.join(tested)} {often}")
-    lines += [tokens, *memory, _expansion(config, train), _table(train, "train")]
+    lines += [tokens, *check_memory(config, run.longest), _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
 
 

@@ -185,7 +185,7 @@ class SessionRecord(BaseModel):
         advantages: kind of sequence -> advantage, for the sequences that were trained.
         sequences: the training sequences of the session; their advantages, weights and `logp_base` follow once the step
             is trained.
-        dropped: the session's group was not trained (`algorithm.filter_groups`).
+        dropped: the session's group was not trained (an option of earlier versions).
     """
 
     schema_version: int = SCHEMA_VERSION

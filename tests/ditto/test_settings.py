@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.launching.compose import load_config
 from ditto.settings import Settings
 
 
@@ -23,12 +22,6 @@ def config(**changes: Any) -> DictConfig:
     for key, value in changes.items():
         OmegaConf.update(made, key.replace("__", "."), value)
     return made
-
-
-@pytest.mark.parametrize("name", ["trainer", "run_rl"])
-def test_the_configs_we_ship_are_valid(name: str) -> None:
-    settings = Settings.from_config(load_config(["--config-name", name, "data.train_files=[x]", "data.val_files=[x]"]))
-    assert settings.objective.name == "grpo"
 
 
 def test_no_key_of_an_endpoint_is_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,26 +77,18 @@ TEACHERS = {
     f"{name} of {kind} weights, LoRA": replace(
         LORA[f"{name}, LoRA"], options={"sdpo": OPTIONS[name]["sdpo"] | {"teacher": kind}}
     )
-    for name in ("sdpo_token", "sdpo_logits")
-    for kind in ("live", "base")
+    for name, kind in (("sdpo_token", "base"), ("sdpo_logits", "live"))
 }
 # The same step, computed another way.
 SAME: dict[str, tuple[str, Run]] = {
     f"{name}, {how}": (name, replace((FULL | LORA)[name], **changes))
-    for name in ("ditto", "sdpo_logits, LoRA")
-    for how, changes in {
-        "in one micro-batch": {"micro_batch_tokens": 1 << 20},
-        "in another order of arrival": {"arrival": 1},
-    }.items()
-}
-SAME |= {
-    f"{name}, resumed": (name, replace((FULL | LORA)[name], resumes=True))
-    for name in ("ditto", "ditto, LoRA", "sdpo_logits, LoRA")
-}
-SAME |= {
-    f"{name}, as trees{how}": (name, replace((FULL | LORA)[name], tree=True, **changes))
-    for name in ("ditto", "ditto, LoRA")
-    for how, changes in {"": {}, " in one micro-batch": {"micro_batch_tokens": 1 << 20}}.items()
+    for name, how, changes in (
+        ("ditto", "in another order of arrival", {"arrival": 1}),
+        ("sdpo_logits, LoRA", "in one micro-batch", {"micro_batch_tokens": 1 << 20}),
+        *((name, "resumed", {"resumes": True}) for name in ("ditto", "sdpo_logits, LoRA")),
+        ("ditto", "as trees", {"tree": True}),
+        ("ditto, LoRA", "as trees in one micro-batch", {"tree": True, "micro_batch_tokens": 1 << 20}),
+    )
 }
 ONE_UPDATE = {f"{name}, one update": replace(FULL[name], prompts=5) for name in ("ditto", "sdpo_logits_grpo")}
 SAME |= {

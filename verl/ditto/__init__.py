@@ -15,7 +15,7 @@
     judging/         judge plan, the actor that asks the judges, reasons to stop a run
     run/             run folder, checkpoints, locks, signals, watchdog
     model/           attention, output head and engine of the trained model; checks of a model folder
-    memory/          memory plan of GPUs and hosts
+    memory/          memory plan of GPUs, or of a machine without one
     launching/       command line, launcher variables, Ray cluster
     config/          Hydra configs
     config_checks/   checks of the composed config

@@ -48,8 +48,6 @@ def train(config: DictConfig) -> None:
             runner = remote_runner().remote()  # the actor ends with its last handle
             wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
             del judge
-            if config.ray_kwargs.get("timeline_json_file"):
-                ray.timeline(filename=config.ray_kwargs.timeline_json_file)
         except RayError as error:
             cause = cause_of(error, settings.run_dir, started)
             if not _ended_by_watchdog(settings.run_dir, started):

@@ -18,7 +18,8 @@ from ditto.config_checks.rl_rules import check_config, check_every_type
 from ditto.judging import plan as judge_plan
 from ditto.launching.compose import SEPARATE
 from ditto.launching.variables import VARIABLE, cpu_variables
-from ditto.memory.plan import check_gpu, plan
+from ditto.memory.cpu import fit
+from ditto.memory.plan import check_gpu, check_rl
 from ditto.model.adapter_check import check_adapter
 from ditto.model.exactness import check_head, check_packing
 from ditto.model.expert_checkpoints import check_teachers
@@ -65,7 +66,7 @@ def check(config: DictConfig) -> str:
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_gpu(config)
     check_packing(model, "actor_rollout_ref.model")
-    check_head(model, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
+    check_head(model, "actor_rollout_ref.model")
     train, lengths = fitting_rows(config.data, train, chat.tokenizer, config.data.train_max_samples)
     val, _ = fitting_rows(config.data, val, chat.tokenizer, config.data.val_max_samples)
     teachers = check_teachers(config, settings, {row.task.name for row in train}, chat.tokenizer)
@@ -164,11 +165,8 @@ def _plan(
     )
     parts = config.trainer.v1.separate_async.parameter_sync_step
     mode = f"{SEPARATE}: {train_on} devices train, {sample_on} sample; {parts} parts a step between two weight syncs"
-    groups = config.algorithm.filter_groups
-    played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
-    filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
-    step = (train, objective, sessions * played, settings.gateway.by_task)
-    canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
+    step = (train, objective, sessions, settings.gateway.by_task)
+    canary = judge_plan.canary_calls(train, sessions, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
     judging = judge_plan.describe(loads, steps)
     return [
@@ -180,7 +178,6 @@ def _plan(
         ("steps", str(steps)),
         *([("mode", mode)] if config.trainer.v1.trainer_mode == SEPARATE else []),
         ("per step", f"{prompts} prompts, {sessions} sessions, {generations} generations"),
-        *([("", filtered)] if groups.enable else []),
         ("", f"{sequences} training sequences, {updates} optimizer updates"),
         *(("judge" if i == 0 else "", line) for i, line in enumerate(judging)),
         *(("memory" if i == 0 else "", line) for i, line in enumerate(_memory(config, teachers.values()))),
@@ -189,14 +186,9 @@ def _plan(
 
 def _memory(config: DictConfig, teachers: Collection[str]) -> list[str]:
     """Lines of the memory plan. On a CPU, what the config leaves open is chosen here."""
-    if config.trainer.device == "cpu":
-        from ditto.memory.cpu import fit
-
-        threads = cpu_variables(config)[VARIABLE]
-        return [*fit(config, teachers), f"{threads} threads for each process that computes"]
-    memory_plan = plan(config, teachers)
-    memory_plan.check()
-    return memory_plan.lines()
+    if config.trainer.device != "cpu":
+        return check_rl(config, teachers)
+    return [*fit(config, teachers), f"{cpu_variables(config)[VARIABLE]} threads for each process that computes"]
 
 
 def training_steps(config: DictConfig, rows: int) -> int:

@@ -32,30 +32,10 @@ class BadConfig(SoulError):
     """The config holds an unknown key or a wrong value."""
 
 
-class FilterGroups(BaseModel):
-    """Replacing the groups without a learning signal (`rollout/group_filter.py`)."""
-
-    model_config = _CHECKED
-
-    enable: bool = Field(
-        default=False,
-        description="Replace every prompt whose sessions give no learning signal by the next prompt of the data, as in "
-        "DAPO's dynamic sampling, so that each step trains on its full number of groups. The objective decides "
-        "what counts as a signal ([why](efficiency.md#sequences-without-a-signal)).",
-    )
-    max_num_gen_batches: int = Field(
-        default=4,
-        ge=2,
-        description="A step plays at most this many times `data.train_batch_size` prompts. After that, it trains with "
-        "what there is.",
-    )
-
-
 class AlgorithmSettings(ObjectiveOptions):
     """Our keys of the section `algorithm`."""
 
     objective: str = Field(default="grpo", description="What is optimised, by name; see [objectives](objectives.md).")
-    filter_groups: FilterGroups = FilterGroups()
 
 
 class MemorySettings(BaseModel):

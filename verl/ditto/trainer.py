@@ -48,7 +48,6 @@ from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
 from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import PiOld, measure_by_update
 from ditto.rollout import sync_alarm
-from ditto.rollout.group_filter import GroupFilter
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_signals
 from ditto.run.alarms import raise_alarms
@@ -76,7 +75,6 @@ class DittoTrainer(Validation):
 
     base_mode: str
     total_training_steps: int  # verl's: the number of the last step
-    _group_filter: GroupFilter | None = None  # of algorithm.filter_groups
     actor_worker: type[ActorRolloutRefWorker] = ActorWorker
     _looked: bool = False  # whether this process has told what its first step saw
     as_trees: bool = False  # log-prob and update passes compute the beginning of a group's rows once
@@ -181,10 +179,7 @@ class DittoTrainer(Validation):
         sampler = self.config.trainer.v1.sampler.custom_sampler
         if sampler.path == "pkg://ditto.rollout.replay_buffer" and self.base_mode != "sync":
             sampler.name = "PromptReplayBufferAsync"
-        buffer = super()._build_replay_buffer()
-        prompts = self.config.data.train_batch_size // self.parameter_sync_step
-        self._group_filter = buffer.filter = GroupFilter.from_config(self.config, self.settings, prompts)
-        return buffer
+        return super()._build_replay_buffer()
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
@@ -248,8 +243,6 @@ class DittoTrainer(Validation):
         put_columns(batch, **step.loss_columns(factors))
         if factors is not None:
             note_correction(step, factors)
-        if self._group_filter is not None:
-            self._group_filter.report(step, self.global_steps)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:

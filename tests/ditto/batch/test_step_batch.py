@@ -64,12 +64,10 @@ def test_what_a_step_does_not_compute_is_counted() -> None:
     batch.plan([0] * 6, settings_of("grpo"), "token-mean", 1.0)
     assert batch_metrics.groups(batch.groups)["ditto/groups_idle"] == 1
     assert "ditto/sequences_skipped" not in batch_metrics.groups(batch.groups)
-    batch.groups.update(dropped=2, tokens_dropped=7, skipped=2, tokens_skipped=30, tokens=100)
+    batch.groups.update(skipped=2, tokens_skipped=30, tokens=100)
     assert batch_metrics.groups(batch.groups) == {
         "ditto/groups": 3.0,
         "ditto/groups_idle": 1.0,
-        "ditto/groups_dropped": 2.0,
-        "ditto/tokens_dropped": 7.0,
         "ditto/sequences_skipped": 2.0,
         "ditto/share_tokens_skipped": 0.3,
     }

@@ -3,7 +3,9 @@
 The GPU configs cannot run here; that verl takes every key and value of them can be known without a GPU.
 """
 
+import copy
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,11 +32,17 @@ SHIPPED = {
 PLATFORMS = ("cpu", "gpu")
 
 
-def compose(name: str, platform: str, *overrides: str) -> DictConfig:
+@cache
+def composed(name: str, platform: str, *overrides: str) -> DictConfig:
+    """Composed once: it takes a second."""
     files = ["data.train_files=[a.parquet]", "data.val_files=[b.parquet]", "actor_rollout_ref.model.path=somewhere"]
     return load_config(
         ["--config-dir", str(SHIPPED[name]), "--config-name", name, f"platform={platform}", *files, *overrides]
     )
+
+
+def compose(name: str, platform: str, *overrides: str) -> DictConfig:
+    return copy.deepcopy(composed(name, platform, *overrides))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

@@ -25,7 +25,6 @@ from tests.ditto.model.tiny_qwen import qwen3_vl, text_sizes
 
 VOCAB, TEMPERATURE = 48, 0.7
 LORA = {"lora_rank": 4, "lora_alpha": 8}
-TWO_RANKS_A_SEQUENCE = "untied, two ranks a sequence"
 # name -> model, tied, what of HFModelConfig differs, compute dtype
 CASES: dict[str, tuple[str, bool, dict[str, Any], str]] = {
     "untied": ("qwen3", False, {}, "fp32"),
@@ -36,7 +35,6 @@ CASES: dict[str, tuple[str, bool, dict[str, Any], str]] = {
     "untied, padded rows": ("qwen3", False, {"use_remove_padding": False}, "fp32"),
     "Qwen3-VL, untied": ("qwen3_vl", False, {}, "fp32"),
     "Qwen3-VL, tied, LoRA": ("qwen3_vl", True, LORA, "fp32"),
-    TWO_RANKS_A_SEQUENCE: ("qwen3", False, {}, "fp32"),
     "untied, bfloat16": ("qwen3", False, {}, "bf16"),
     "tied, bfloat16": ("qwen3", True, {}, "bf16"),
 }
@@ -54,8 +52,7 @@ def make_models(folder: Path) -> None:
 def worker_of(folder: Path, case: str, backend: str = "chunked") -> TrainingWorker:
     model, tied, changes, dtype = CASES[case]
     section = {"fused_kernel_options": {"impl_backend": backend}, "override_config": {"attn_implementation": "sdpa"}}
-    ranks = 2 if case == TWO_RANKS_A_SEQUENCE else 1
-    engine = {"mixed_precision": {"param_dtype": dtype}, "ulysses_sequence_parallel_size": ranks}
+    engine = {"mixed_precision": {"param_dtype": dtype}}
     worker = training_worker(folder / f"{model}_{tied}", section | changes, engine, {"total_training_steps": 1})
     for name, parameter in worker.engine.module.named_parameters():
         if "lora_B" in name:  # zero at first, and with it the gradient of lora_A
@@ -138,8 +135,6 @@ def main(folder: Path) -> None:
     chunked_head.LOGITS_PER_CHUNK = 7 * VOCAB  # several chunks to a micro-batch
     results: dict[str, Any] = {}
     for case, (_, _, changes, _) in CASES.items():
-        if case == TWO_RANKS_A_SEQUENCE and torch.distributed.get_world_size() == 1:
-            continue
         worker = worker_of(folder, case)
         for loss in ("rl", "sft"):
             packed = changes.get("use_remove_padding", True)

@@ -139,8 +139,7 @@ def test_in_verls_engine_it_is_exact(ranks: int, tmp_path: Path, monkeypatch: py
     results = run_engine(tmp_path, ranks, monkeypatch)
     # Why there is a head of ours: when this fails, verl's own may do.
     assert "mixed torch.Tensor and DTensor" in results.pop("verl's own head")
-    cases = set(head_engine.CASES) - ({head_engine.TWO_RANKS_A_SEQUENCE} if ranks == 1 else set())
-    assert set(results) == {f"{case}, {loss}" for case in cases for loss in ("rl", "sft")}
+    assert set(results) == {f"{case}, {loss}" for case in head_engine.CASES for loss in ("rl", "sft")}
     for case, heads in results.items():
         full, chunked = heads["full"], heads["chunked"]
         assert chunked["gradients"].keys() == full["gradients"].keys()

@@ -15,7 +15,7 @@ import pytest
 
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.spec import Kind, Objective, Teacher
-from tests.ditto.our_step import ours, settings_of, step_data
+from tests.ditto.our_step import assert_same_update, ours, settings_of, step_data
 from tests.ditto.tiny_step import SEQUENCES, _aggregate, log_probs, mini_batches, old_log_probs, perturbed, tiny_model
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -70,10 +70,7 @@ def test_the_pages_objective_is_the_likelihood_of_the_refined_answers(
         refined = [rows[i] for i in members if rows[i].valid]
         terms = [[v for v, m in zip(log_probs(theirs, s), s.mask, strict=True) if m] for s in refined]
         expected = -_aggregate(terms, "token-mean")
-        expected.backward()
-        assert loss == pytest.approx(expected.item(), rel=1e-6)
-        for name, parameter in theirs.named_parameters():
-            assert (gradients[name] - parameter.grad).norm() <= 1e-6 * parameter.grad.norm(), name
+        assert_same_update(loss, gradients, expected, theirs, 1e-6)
 
 
 def test_the_pages_name_every_objective_and_every_value_of_a_part() -> None:

@@ -3,10 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from ditto.batch.sequence_record import SequenceRecord
-from ditto.objectives import objective
 from ditto.objectives.spec import Kind
 from ditto.rollout.agent_loop import seat_sequences, session_outputs
 from ditto.rollout.token_seat import TokenSeat
@@ -59,29 +56,6 @@ def outputs_of(
 def hitom() -> TaskRow:
     example = examples.load("hitom")
     return TaskRow(example.task, example.row(3), "rows.parquet", 12)
-
-
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("grpo", ["draft"]),
-        ("ditto", ["draft", "refined_base", "refined_feedback"]),
-        ("ditto_no_feedback_loss", ["draft", "refined_base"]),
-        ("ditto_refined_only", ["refined_base"]),
-        ("sdpo_token", ["draft"]),
-        ("on_policy_distillation", ["draft"]),
-    ],
-)
-def test_an_objective_gets_the_sequences_that_it_trains_and_a_validation_one_draft(name: str, kinds: list[str]) -> None:
-    row, wanted = hitom(), objective(name)
-    assert wanted.refines == (kinds != ["draft"])
-    session = played(row, "always" if wanted.refines else "below:-1")
-    records = [SequenceRecord(**each.extra_fields["ditto"]) for each in outputs_of(session, row, wanted.kinds)[0]]
-    assert [record.kind for record in records] == kinds and {record.task for record in records} == {"hitom"}
-    verdicts = [each.verdict for each in (session.draft, session.refined or session.draft)]
-    assert [r.reward for r in records] == [verdicts[r.refined].reward for r in records]  # type: ignore[union-attr]
-    (only,), _ = outputs_of(session, row, wanted.kinds, validate=True)
-    assert only.extra_fields["ditto"]["kind"] == "draft"
 
 
 def test_the_trace_of_the_first_output_is_the_sessions_record() -> None:

@@ -1,19 +1,11 @@
 """A run ends with its report, and never fails because of it."""
 
-import logging
 import threading
 
 import pytest
 
 from ditto.run.run_folder import write_end_report
 from tests.soul.figures.made_up_runs import training
-
-
-def test_the_report_is_written_beside_the_metrics(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    write_end_report(training(tmp_path / "run", 0, steps=2))
-    assert "<html" in (tmp_path / "run" / "report.html").read_text()
-    assert f"{tmp_path / 'run' / 'report.html'}" in caplog.text
 
 
 def test_a_report_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):

@@ -53,9 +53,7 @@ def part(chance: random.Random, prompts: list[str]) -> tuple[StepBatch, list[dic
     batch.entropy = torch.rand(int(sum(mask.sum() for mask in masks)))
     batch.advantages = jagged([torch.randn(1) * mask for mask in masks])
     batch.reference = jagged([values + 0.1 * torch.rand(len(values)) for values in old])
-    batch.groups = Counter(
-        groups=len(prompts), idle=len(prompts), dropped=1, tokens_dropped=7, skipped=1, tokens_skipped=3, tokens=20
-    )
+    batch.groups = Counter(groups=len(prompts), idle=len(prompts), skipped=1, tokens_skipped=3, tokens=20)
     tags = [
         {
             "prompt_len": 5,
@@ -89,7 +87,7 @@ def together(parts: list[StepBatch]) -> StepBatch:
     batch.reference = jagged([row for each in parts if each.reference is not None for row in each.reference.unbind()])
     n = len(parts)
     prompts = len(batch.prompts)
-    batch.groups = Counter(groups=prompts, idle=prompts, dropped=n, tokens_dropped=7 * n, skipped=n)
+    batch.groups = Counter(groups=prompts, idle=prompts, skipped=n)
     batch.groups.update(tokens_skipped=3 * n, tokens=20 * n)
     return batch
 
@@ -127,7 +125,7 @@ def test_a_step_in_parts_has_the_numbers_of_all_its_sessions_and_updates() -> No
     assert corrected, "verl averages these over the parts; here they are of the whole step"
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-5, nan_ok=True)
     assert {"ditto/kl_start", "ditto/share_tokens_skipped"} <= set(numbers)
-    assert numbers["ditto/groups_idle"] == 4 and numbers["ditto/groups_dropped"] == 2
+    assert numbers["ditto/groups_idle"] == 4
     assert numbers["ditto/sessions"] == numbers["seen"] == 8
     assert numbers["ditto/sequences"] == sum(r.valid for r in small.sequences + large.sequences)
     assert numbers["actor/updates"] == 2 and numbers["actor/grad_norm"] == 4.0 and numbers["actor/lr"] == 5e-4

@@ -35,16 +35,10 @@ def groups(counts: Counter[str]) -> dict[str, float]:
     """Count the groups and sequences of a step that have no learning signal, and what it saves on them.
 
     Args:
-        counts: `groups` of the batch; `idle` ones, from which the objective learns nothing; `dropped` ones, which were
-            replaced (`rollout/group_filter.py`), and their sampled tokens, `tokens_dropped`. With `algorithm.skip_idle`
+        counts: `groups` of the batch; `idle` ones, from which the objective learns nothing. With `algorithm.skip_idle`
             also the sequences without a forward pass, `skipped`, their `tokens_skipped`, and all `tokens` before.
     """
-    numbers = {
-        "ditto/groups": float(counts["groups"]),
-        "ditto/groups_idle": float(counts["idle"]),
-        "ditto/groups_dropped": float(counts["dropped"]),
-        "ditto/tokens_dropped": float(counts["tokens_dropped"]),
-    }
+    numbers = {"ditto/groups": float(counts["groups"]), "ditto/groups_idle": float(counts["idle"])}
     if "skipped" in counts:
         numbers["ditto/sequences_skipped"] = float(counts["skipped"])
         numbers["ditto/share_tokens_skipped"] = counts["tokens_skipped"] / max(counts["tokens"], 1)

@@ -2,11 +2,9 @@
 
 Each rule is a key, the condition under which its value cannot work, and the reason with what to do.
 
-Clipped parts go through verl's policy loss, with the weight of each token in the average (`ditto/objectives/losses.py`)
-as `rollout_is_weights`. A policy loss works with that if it multiplies each token's loss by the weight and adds up as
-its argument `loss_agg_mode` says. Most of verl's losses do; the others are refused, and so is a loss that we do not
-know: a loss of your own is a part of an objective. `tests/ditto/config_checks/test_policy_losses.py` tries every loss
-that verl registers, and finds out what it reads.
+A policy loss of verl works with our weights of tokens if it multiplies each token's loss by the weight and adds up as
+its argument `loss_agg_mode` says (`tests/ditto/config_checks/test_policy_losses.py`): those in `keys.py` do. A loss of
+your own is a part of an objective.
 """
 
 import math
@@ -36,24 +34,6 @@ _CHOSEN_ON_A_CPU = (
     *(f"{_ACTOR}.ppo_max_token_len_per_gpu", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     *(f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", f"{_MODEL}.enable_gradient_checkpointing"),
 )
-SUPPORTED = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "gpg", "cispo", "dro")
-AVERAGES_ROWS = "sapo"  # always averages over the tokens of a row; `ditto/objectives/losses.py` undoes that
-
-_CLIPPED = ("clip_ratio_low", "clip_ratio_high")  # clip_ratio takes the place of one that is null
-READ_BY_LOSS: dict[str, tuple[str, ...]] = {  # policy loss -> what it reads of `actor`
-    **dict.fromkeys(("vanilla", "dppo_tv", "dppo_kl"), (*_CLIPPED, "clip_ratio_c")),
-    **dict.fromkeys(("gspo", "cispo"), _CLIPPED),
-    "sapo": ("tau_pos", "tau_neg"),
-    "dro": ("policy_loss.dro_beta",),
-    "gpg": (),
-}
-_MICRO_BATCH = "selects tokens by a statistic of the micro-batch, which mixes the parts of an objective"
-UNSUPPORTED = {
-    "geo_mean": "averages over the sequences of a micro-batch, whatever they weigh",
-    "clip_cov": _MICRO_BATCH,
-    "kl_cov": _MICRO_BATCH,
-    "bypass_mode": "takes pi_old from the rollout, which for refined sequences belongs to another context",
-}
 OPTIONS = sorted({option for objective in OBJECTIVES.values() for option in objective.options})
 
 # Option -> another key, and the values of that key with which the option is read. [] stands for any value that is set.
@@ -63,7 +43,6 @@ _READ_WITH: dict[str, tuple[str, list[str]]] = {
     "trainer.v1.separate_async.parameter_sync_step": (_MODE, [SEPARATE]),
     f"{_SAMPLER}.max_off_policy_threshold": (_MODE, ["ditto_colocate_async", SEPARATE]),
     f"{_SAMPLER}.max_off_policy_strategy": (_MODE, ["ditto_colocate_async", SEPARATE]),
-    "algorithm.filter_groups.max_num_gen_batches": ("algorithm.filter_groups.enable", []),
     "algorithm.sdpo.teacher_rate": ("algorithm.sdpo.teacher", ["ema"]),
     "algorithm.sdpo.tail": ("algorithm.sdpo.top_k", []),
     "algorithm.distill.tail": ("algorithm.distill.top_k", []),
@@ -73,6 +52,7 @@ _READ_WITH: dict[str, tuple[str, list[str]]] = {
     f"{_ACTOR}.loss_scale_factor": (f"{_ACTOR}.loss_agg_mode", [SCALED]),
     f"{_ACTOR}.kl_loss_type": (f"{_ACTOR}.use_kl_loss", []),
     f"{_ACTOR}.kl_loss_coef": (f"{_ACTOR}.use_kl_loss", []),
+    f"{_ACTOR}.clip_ratio_c": (f"{_ACTOR}.policy_loss.loss_mode", ["vanilla"]),
 }
 
 
@@ -224,30 +204,17 @@ def _objective_rules(run: RLRun) -> Iterator[Rule]:
 
 def _loss_rules(run: RLRun) -> Iterator[Rule]:
     """Rules for verl's policy losses, their options, and the log-probs that they divide by."""
-    actor, name, loss_mode = run.actor, run.actor.policy_loss.loss_mode, f"{_ACTOR}.policy_loss.loss_mode"
-    wrong = f"this loss {UNSUPPORTED[name]}: sequences would get wrong weights" if name in UNSUPPORTED else ""
-    use = f"{wrong or 'there is no such policy loss'}. Use one of {', '.join(READ_BY_LOSS)}."
-    yield loss_mode, name not in READ_BY_LOSS, use
+    actor = run.actor
     yield (
         f"{_ACTOR}.loss_scale_factor",
         actor.loss_agg_mode == SCALED and not actor.loss_scale_factor,
         f"{_ACTOR}.loss_agg_mode={SCALED} needs a number here, e.g. the value of data.max_response_length. Without it, "
         "verl divides by the longest response of each micro-batch.",
     )
-    yield (
-        f"{_ACTOR}.policy_loss.dro_beta",
-        name == "dro" and not actor.policy_loss.dro_beta,
-        "loss_mode=dro needs a number above 0 here.",
-    )
-    options = sorted({option for known in READ_BY_LOSS.values() for option in known})
-    for key in (loss_mode, *(f"{_ACTOR}.{option}" for option in options)):
-        option, changed = key.removeprefix(f"{_ACTOR}."), run.value(key) and run.changed(key)
-        unclipped = not run.objective.clips
-        yield key, unclipped and changed, f"objective {run.objective.name} has no clipped part. Remove it."
-        unread = key != loss_mode and option not in READ_BY_LOSS.get(name, (option,))
-        readers = " or ".join(loss for loss, known in READ_BY_LOSS.items() if option in known)
-        why = f"is read only if {loss_mode} is {readers}. Remove it, or set that."
-        yield key, unread and changed and not unclipped, why
+    for option in ("policy_loss.loss_mode", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"):
+        key, unclipped = f"{_ACTOR}.{option}", not run.objective.clips
+        why = f"objective {run.objective.name} has no clipped part. Remove it."
+        yield key, unclipped and run.value(key) and run.changed(key), why
     threshold = run.value(f"{_WEIGHTS}_threshold")
     bound = "use a number above 0, or a lower and an upper one as text: '0.5_2.0'."
     yield f"{_WEIGHTS}_threshold", not _is_threshold(threshold), bound

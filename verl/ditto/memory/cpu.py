@@ -1,19 +1,17 @@
-"""Fit a run to a machine without a GPU: choose what the config leaves open, and check that free memory suffices.
+"""Fit a run to a machine without a GPU: choose what the config leaves open (null), and check that free memory suffices.
 
-Trainer and vLLM hold their memory at the same time, because vLLM's CPU build cannot sleep. A config of the CPU platform
-leaves open (null) the size of weight buckets, vLLM's cache, the tokens of a micro-batch and gradient checkpointing.
+Trainer and vLLM hold their memory at the same time, because vLLM's CPU build cannot sleep.
 """
 
 import shutil
-from collections.abc import Callable, Collection
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import Memory, TrainingSetup
-from ditto.memory.model_shape import GIB, ModelShape, read_shape
-from ditto.memory.setup import TOKENS, Engine, reference_bytes, teacher_shapes, training_of, update_tokens
+from ditto.memory.estimate import GIB, Memory, Training
+from ditto.memory.plan import TOKENS, engine_memory, lower_limits, model_of, number_bytes, rl_training, update_tokens
 from ditto.settings import BadConfig
 from soul.host_resources import free_memory
 
@@ -29,155 +27,95 @@ USABLE = 0.9  # share of the free memory that a run may plan with
 PROCESSES, DEVICE_PROCESSES = 2 * GIB, 1 * GIB
 FRAGMENTS = 0.1  # lost by malloc, per byte of activations and logits
 
-
-@dataclass(frozen=True)
-class CpuMemory:
-    """Bytes that a run needs on this machine, by purpose, and what is free there."""
-
-    trainer: int
-    processes: int
-    free: int
-    engines: int = 0  # supervised training has none
-
-    @property
-    def total(self) -> int:
-        """The sum of what the run needs."""
-        return self.trainer + self.engines + self.processes
-
-    @property
-    def fits(self) -> bool:
-        """True if the run fits into the free memory."""
-        return self.total <= USABLE * self.free
-
-    def __str__(self) -> str:
-        vllm = f"vLLM {self.engines / GIB:.1f}, " if self.engines else ""
-        return (
-            f"at most {self.total / GIB:.1f} GiB (trainer {self.trainer / GIB:.1f}, {vllm}processes "
-            f"{self.processes / GIB:.1f}) of {self.free / GIB:.1f} free"
-        )
-
-    def check(self, shape: ModelShape, lengths: str, longest: int, lora: str) -> None:
-        """Raise BadConfig, which names what would make the run fit, if it does not fit.
-
-        Args:
-            lengths: the keys of the sequences' lengths, which have `longest` tokens together.
-            lora: the override that would train an adapter; "" if the run does.
-        """
-        if not self.fits:
-            adapter = f"LoRA ({lora}), " if lora else ""
-            raise BadConfig(
-                f"{shape.name} does not fit into this machine's memory: it needs {self}, of which a run may use "
-                f"{USABLE:.0%}. Use shorter sequences ({lengths}; now {longest:,} tokens together), {adapter}a smaller "
-                "model, or stop other programs."
-            )
+Needed = Callable[[Training, int], dict[str, int]]  # of a training and the tokens of a micro-batch: bytes by purpose
 
 
-def process_bytes(training: TrainingSetup, tokens: int, scored_tokens: int, contents: Collection[str]) -> int:
-    """Bytes of one training process at its largest moment: an update, a pass without gradients, loading, or an export.
-
-    Args:
-        tokens, scored_tokens: of a micro-batch of an update, and of a pass without gradients.
-        contents: of a checkpoint; with `hf_model` the whole model is exported.
-    """
-    moments = [*training.update(tokens), *training.forward(scored_tokens)]
+def process_bytes(training: Training, tokens: int, contents: Sequence[str]) -> int:
+    """Bytes of one training process at its largest moment: an update, or the export of the whole model (`hf_model`)."""
     # malloc keeps much of what is freed, so what one moment needs is there in the others too.
-    kept = Memory(*(max(sizes) for sizes in zip(*(astuple(moment) for moment in moments), strict=True)))
-    one, fragments = training.part(training.master), int(FRAGMENTS * (kept.activations + kept.logits))
-    passes = kept.total + one + fragments  # AdamW's square roots
-    held = training.shard + training.part(training.optimizer) + bool(training.teacher_copies) * one
-    return max(passes, held + (1 + ("hf_model" in contents)) * training.shape.weights * training.master)
+    kept = Memory(*(max(sizes) for sizes in zip(*training.moments(tokens), strict=True)))
+    passes = sum(kept) + training.part + int(FRAGMENTS * (kept.activations + kept.logits))
+    export = training.model.weights * training.master * (1 + ("hf_model" in contents))
+    return max(passes, training.shard + (2 + bool(training.teacher_copies)) * training.part + export)
 
 
 def choose(
-    checkpointing: bool | None, tokens: int | None, longest: int, needed: Callable[[bool, int], CpuMemory]
-) -> tuple[bool, int, CpuMemory]:
-    """The fastest gradient checkpointing and tokens of a micro-batch that fit; else those that need the least.
+    training: Training,
+    tokens: int | None,
+    longest: int,
+    needed: Callable[[Training, int], dict[str, int]],
+    rank_key: str,
+) -> tuple[bool, int, list[str]]:
+    """The fastest gradient checkpointing and tokens of a micro-batch that fit, and the lines of the plan.
 
-    Checkpointing computes every layer twice.
+    Checkpointing computes every layer twice, so it comes last.
 
     Args:
-        checkpointing, tokens: given values; None: open.
+        training: its `checkpointing` is None if the config leaves it open.
+        tokens: the config's value; None: open.
         longest: tokens of the longest sequence.
+        needed: computes the bytes of the run by purpose.
+        rank_key: the key of LoRA's rank, for the message.
+
+    Raises:
+        BadConfig: nothing fits.
     """
-    halves = [MOST_TOKENS >> n for n in range(17) if MOST_TOKENS >> n > longest]
-    tried = [
-        (checkpoints, most, needed(checkpoints, most))
-        for checkpoints in ([False, True] if checkpointing is None else [checkpointing])
-        for most in ([*halves, longest] if tokens is None else [tokens])
-    ]
-    return next((choice for choice in tried if choice[2].fits), tried[-1])
-
-
-def described(training: TrainingSetup) -> str:
-    """A model, for the line of a plan."""
-    how = f"LoRA of rank {training.lora_rank}" if training.lora_rank else "all trained"
-    return f"{training.shape.weights / 1e9:.2f} B weights ({how})"
-
-
-def micro_batches(tokens: int, checkpointing: bool) -> str:
-    """The line of a plan on what `choose` gave."""
-    return f"micro-batches of {tokens:,} tokens {'with' if checkpointing else 'without'} gradient checkpointing"
+    free = free_memory()
+    for checkpointing in [False, True] if training.checkpointing is None else [training.checkpointing]:
+        for most in lower_limits(max(MOST_TOKENS, longest), longest) if tokens is None else [tokens]:
+            parts = needed(replace(training, checkpointing=checkpointing), most)
+            total, shown = sum(parts.values()), ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts.items())
+            memory = f"at most {total / GIB:.1f} GiB ({shown}) of {free / GIB:.1f} free"
+            if total <= USABLE * free:
+                how = f"{most:,} tokens {'with' if checkpointing else 'without'} gradient checkpointing"
+                return checkpointing, most, [f"{training.model} {memory}", f"micro-batches of {how}"]
+    raise BadConfig(
+        f"{training.model.name} does not fit into this machine's memory: it needs {memory}, of which a run may use "
+        f"{USABLE:.0%}. Use sequences of less than {longest:,} tokens, LoRA ({rank_key}=32), a smaller model, or stop "
+        "other programs."
+    )
 
 
 def fit(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
-    """Choose what the config leaves open, write it there, and check that the run fits.
+    """Choose what the config leaves open, write it there, and return the lines of the plan.
 
     Args:
         teachers: folders or hub ids of the checkpoints that teach.
 
-    Returns:
-        The plan, for people.
-
     Raises:
         BadConfig: the run does not fit.
     """
-    ref, devices, free = config.actor_rollout_ref, config.trainer.n_gpus_per_node * config.trainer.nnodes, free_memory()
-    shape = read_shape(ref.model, "actor_rollout_ref.model", dense_only=False)
-    training = training_of(shape, config)
-    longest, most = ref.rollout.max_model_len, update_tokens(config)
-    scored_tokens = ref.rollout.log_prob_max_token_len_per_gpu
-    taught = sum(teacher.weights for teacher in teacher_shapes(config, teachers, dense_only=False))
-    largest_tensor = -(-max(shape.tensors) * training.master // 2**20)
+    ref, devices = config.actor_rollout_ref, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    model, rollout = model_of(ref.model), ref.rollout
+    training, engine = rl_training(config, model), engine_memory(config, model)
+    frozen = sum(model_of(ref.model, path).weights for path in sorted(set(teachers))) * training.compute
+    if ref.actor.use_kl_loss and not model.adapter:
+        frozen += model.weights * number_bytes(ref.ref.fsdp_config.model_dtype)
+    largest_tensor = -(-model.largest_tensor * training.master // 2**20)
     bucket = OmegaConf.select(config, BUCKET_KEY) or max(largest_tensor, LEAST_BUCKET)
     _check_shared_memory(bucket)
-    engine = Engine.of(shape, config, on_gpu=False)
-    cache = OmegaConf.select(config, CACHE_KEY) or _cache(engine.cache_token, config, devices, free)
+    # Keys and values of all sequences that an engine plays at once, or of as many as fit; of one at least.
+    one = engine.cache_token * (-(-rollout.max_model_len // CACHE_BLOCK) + 1) * CACHE_BLOCK  # a block is vLLM's own
+    played = -(-config.data.train_batch_size * rollout.n * rollout.tensor_model_parallel_size // devices)
+    most = min(one * min(played, rollout.max_num_seqs), int(CACHE_SHARE * free_memory() / devices))
+    cache = OmegaConf.select(config, CACHE_KEY) or max(most, one)
 
-    def needed(checkpointing: bool, tokens: int) -> CpuMemory:
-        how, contents = replace(training, checkpointing=checkpointing), ref.actor.checkpoint.save_contents
-        actor = process_bytes(how, min(tokens, most), min(scored_tokens or tokens, most), contents)
-        actor += shape.weights * reference_bytes(config) // training.devices
-        return CpuMemory(
-            trainer=devices * actor + taught * training.compute,
-            engines=devices * (engine.weights + engine.working + cache),
-            processes=PROCESSES + devices * (DEVICE_PROCESSES + (bucket << 20)),
-            free=free,
-        )
+    def needed(how: Training, tokens: int) -> dict[str, int]:
+        longest_batch = min(max(tokens, rollout.log_prob_max_token_len_per_gpu or 0), update_tokens(config))
+        return {
+            "trainer": devices * process_bytes(how, longest_batch, ref.actor.checkpoint.save_contents) + frozen,
+            "vLLM": devices * (engine.weights + engine.working + cache),
+            "processes": PROCESSES + devices * (DEVICE_PROCESSES + (bucket << 20)),
+        }
 
-    given = ref.model.enable_gradient_checkpointing, ref.actor.ppo_max_token_len_per_gpu
-    checkpointing, tokens, memory = choose(*given, longest, needed)
-    lengths = "data.max_prompt_length, data.max_feedback_length, data.max_response_length"
-    memory.check(shape, lengths, longest, "" if training.lora_rank else "actor_rollout_ref.model.lora_rank=32")
+    tokens, rank = ref.actor.ppo_max_token_len_per_gpu, "actor_rollout_ref.model.lora_rank"
+    checkpointing, tokens, lines = choose(training, tokens, rollout.max_model_len, needed, rank)
     chosen = {BUCKET_KEY: bucket, TOKENS: tokens, CHECKPOINTING_KEY: checkpointing, CACHE_KEY: cache}
-    chosen |= dict.fromkeys(LOG_PROB_KEYS, scored_tokens or tokens)
-    for key, value in chosen.items():
+    for key, value in (chosen | dict.fromkeys(LOG_PROB_KEYS, rollout.log_prob_max_token_len_per_gpu or tokens)).items():
         if OmegaConf.select(config, key) is None:
             OmegaConf.update(config, key, value)
-    return [
-        f"{described(training)}, {memory}",
-        micro_batches(tokens, checkpointing),
-        f"vLLM caches keys and values of {cache // engine.cache_token:,} tokens, and gets weights in pieces of "
-        f"{bucket} MiB",
-    ]
-
-
-def _cache(token_bytes: int, config: DictConfig, devices: int, free: int) -> int:
-    """Bytes of a cache for all sequences that an engine plays at once, or for as many as fit; one at least."""
-    rollout = config.actor_rollout_ref.rollout
-    longest = -(-rollout.max_model_len // CACHE_BLOCK) * CACHE_BLOCK
-    sequences = -(-config.data.train_batch_size * rollout.n * rollout.tensor_model_parallel_size // devices)
-    one = token_bytes * (longest + CACHE_BLOCK)  # vLLM keeps one block for itself
-    return max(min(one * min(sequences, rollout.max_num_seqs), int(CACHE_SHARE * free / devices)), one)
+    cached = f"{cache // engine.cache_token:,} tokens"
+    return [*lines, f"vLLM caches keys and values of {cached}, and gets weights in pieces of {bucket} MiB"]
 
 
 def _check_shared_memory(bucket: int) -> None:

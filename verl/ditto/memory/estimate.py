@@ -1,133 +1,183 @@
 """Estimate the memory of a training process: weights, gradients, optimizer, activations, logits.
 
-One arithmetic serves GPUs and CPUs, RL and SFT. It adds up what can be there at once in a decoder layer, and in the
-head, so with its reserve it is never below what torch's FSDP2 memory tracker counts, and not far above
-(`tests/ditto/memory`). It needs no verl: benchmarks use it without.
+One arithmetic serves GPUs and CPUs, RL and SFT. It adds up what is there at once in a decoder layer, and in the head;
+`tests/ditto/memory` holds it against torch's FSDP2 memory tracker. It needs no verl: benchmarks use it without.
 
 The coefficients are those of transformers' decoder layers under FSDP2, with RMSNorm in float32, gradient checkpointing
 per layer, AdamW, flash attention, and our output head, which computes logits in chunks.
 """
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
-from itertools import product
-from typing import Any
+from __future__ import annotations
 
-from ditto.memory.model_shape import GIB, ModelShape
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-# Logits per chunk, and the number that its tokens are a multiple of. Same as in ditto.model.chunked_head.
-CHUNK_LOGITS, CHUNK_TOKENS = 2**27, 256
-# Bytes per logit: of a chunk (bfloat16 logits, float32 log-softmax, its exponentials), and without chunks.
-CHUNK_LOGIT, FULL_LOGIT = 10, 6
+import torch
+from torch import nn
+
+GIB = 1024**3
+# Logits per chunk (as in ditto.model.chunked_head), and bytes per logit: of a chunk (bfloat16 logits, float32
+# log-softmax, its exponentials), and without chunks.
+CHUNK_LOGITS, CHUNK_LOGIT, FULL_LOGIT = 2**27, 10, 6
 # Bytes per weight of a trained head: the sum of the chunks' gradients in float32, and the last chunk's in bfloat16.
 HEAD_GRADIENT = 6
 # What no tracker sees, assumed from logs: CUDA context, NCCL and workspaces, and the share of activations and logits
-# that is lost to fragments.
-TRAINER, FRAGMENTS = 1.5 * GIB, 0.04
-
-Change = dict[str, Any]  # name of a setting -> its value
+# that is lost to fragments, because they are freed all the time.
+CONTEXT, FRAGMENTS = 1.5 * GIB, 0.04
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of one training process, by purpose."""
+class Memory(NamedTuple):
+    """Bytes on one device, by purpose."""
 
     weights: int = 0
     gradients: int = 0
     optimizer: int = 0
     activations: int = 0
     logits: int = 0
-
-    @property
-    def total(self) -> int:
-        """The sum."""
-        return sum(astuple(self))
+    vllm: int = 0
 
     @property
     def reserve(self) -> int:
-        """Further bytes on a GPU; activations and logits are freed all the time, so they fragment."""
-        return int(TRAINER) + int(FRAGMENTS * (self.activations + self.logits))
-
-
-@dataclass(frozen=True)
-class TrainingSetup:
-    """A model and the way it is trained, in one process. Sizes of numbers are in bytes."""
-
-    shape: ModelShape
-    devices: int = 1  # number of devices that the weights are sharded over
-    lora_rank: int = 0  # 0: every weight is trained
-    master: int = 4  # a trained weight in the optimizer
-    compute: int = 2  # a gathered weight, an activation, and a weight that LoRA does not train
-    reduce: int = 4  # a gradient while devices exchange it
-    optimizer: int = 8  # all optimizer states of one trained weight
-    checkpointing: bool = True
-    reshard: bool = True  # a layer's gathered weights are freed after its forward pass
-    keep_gathered_gradients: bool = False  # gradients are exchanged only after the last micro-batch
-    offloaded: bool = False  # FSDP2's offload policy: shards, gradients and optimizer are on the host
-    full_logits: bool = False  # all logits of a micro-batch exist at once, not just one chunk
-    teacher_copies: int = 0  # of the trained weights, in float32 shards (`ditto/model/teacher_weights.py`)
+        """Bytes on a GPU that belong to no purpose."""
+        return int(CONTEXT + FRAGMENTS * (self.activations + self.logits))
 
     @property
-    def stored(self) -> int:
-        """Bytes in a shard per weight of the model itself (not of the adapter)."""
-        return self.compute if self.lora_rank else self.master
+    def total(self) -> int:
+        """All bytes, with the reserve."""
+        return sum(self) + self.reserve
+
+
+class Model(NamedTuple):
+    """A decoder, with or without a vision tower, whose weights count as those of the decoder layers."""
+
+    name: str
+    weights: int  # without the adapter
+    adapter: int  # weights of a LoRA adapter on all linear maps; 0: every weight of the model is trained
+    largest_tensor: int  # number of weights
+    layers: int
+    hidden: int
+    intermediate: int  # of the MLP, or of all experts together that a token uses
+    query: int  # attention heads x head width
+    key_value: int  # key-value heads x head width
+    vocab: int
+    tied: bool  # head and embedding share their weight
+    qk_norm: bool  # queries and keys are normalised, in float32
+
+    @property
+    def embedding(self) -> int:
+        """Number of weights of the embedding; an untied head has as many."""
+        return self.vocab * self.hidden
+
+    @property
+    def layer(self) -> int:
+        """Number of weights of a decoder layer."""
+        return (self.weights - self.embedding * (1 if self.tied else 2)) // self.layers
 
     @property
     def trained(self) -> int:
         """Number of weights that have a gradient."""
-        return self.shape.adapter(self.lora_rank) if self.lora_rank else self.shape.weights
+        return self.adapter or self.weights
+
+    def __str__(self) -> str:
+        trained = f"{self.adapter / 1e9:.2f} B of an adapter (LoRA) trained" if self.adapter else "all trained"
+        return f"{self.name}: {self.weights / 1e9:.2f} B weights, {trained},"
+
+
+def read_model(config: Any, name: str, lora_rank: int = 0, trust_remote_code: bool = False) -> Model:
+    """The sizes of the model that a transformers config describes, counted on the meta device."""
+    text, model = config.get_text_config(), build_on_meta(config, trust_remote_code)
+    tensors = [weight.numel() for weight in model.parameters()]  # a tied weight is listed once
+    head = model.get_output_embeddings()
+    maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
+    heads = getattr(text, "num_attention_heads", None) or 0  # a state-space model has none
+    head_width = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
+    width = getattr(text, "intermediate_size", None) or 2 * text.hidden_size
+    if experts := getattr(text, "num_experts_per_tok", None):
+        width = (getattr(text, "moe_intermediate_size", None) or width) * experts
+    return Model(
+        name=name,
+        weights=sum(tensors),
+        adapter=lora_rank * sum(each.in_features + each.out_features for each in maps),
+        largest_tensor=max(tensors),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        intermediate=width,
+        query=heads * head_width,
+        key_value=(getattr(text, "num_key_value_heads", None) or heads) * head_width,
+        vocab=text.vocab_size,
+        tied=bool(head.weight is model.get_input_embeddings().weight),
+        qk_norm=any(path.endswith("q_norm") for path, _ in model.named_modules()),
+    )
+
+
+def build_on_meta(config: Any, trust_remote_code: bool = False) -> nn.Module:
+    """The model that verl trains for this config, on the meta device, where tensors have a shape but no storage."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    vision = type(config) in AutoModelForImageTextToText._model_mapping
+    auto = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+    with torch.device("meta"):
+        model: nn.Module = auto.from_config(config, trust_remote_code=trust_remote_code)
+    return model
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model and the way it is trained, in one process. Sizes of numbers are in bytes."""
+
+    model: Model
+    devices: int = 1  # number of devices that the weights are sharded over
+    master: int = 4  # a trained weight, and its gradient; AdamW has two more numbers like it
+    compute: int = 2  # a gathered weight, an activation, and a weight that LoRA does not train
+    checkpointing: bool | None = True  # None: a CPU chooses
+    reshard: bool = True  # a layer's gathered weights are freed after its forward pass
+    offloaded: bool = False  # FSDP2's offload policy: shards, gradients and optimizer are on the host
+    full_logits: bool = False  # all logits of a micro-batch exist at once, not just one chunk
+    teacher_copies: int = 0  # of the trained weights (`ditto/model/teacher_weights.py`)
 
     @property
     def shard(self) -> int:
         """Bytes of one device's part of the weights."""
-        adapter = self.shape.adapter(self.lora_rank)
-        return (self.shape.weights * self.stored + adapter * self.master) // self.devices
+        stored = self.compute if self.model.adapter else self.master
+        return (self.model.weights * stored + self.model.adapter * self.master) // self.devices
 
-    def part(self, bytes_per_weight: int) -> int:
-        """Bytes of one device's part of what each trained weight has: a gradient, an optimizer state, a copy."""
-        return self.trained * bytes_per_weight // self.devices
+    @property
+    def part(self) -> int:
+        """Bytes of one device's part of what each trained weight has once: a gradient, a copy."""
+        return self.model.trained * self.master // self.devices
 
-    def update(self, tokens: int) -> list[Memory]:
-        """The moments of an optimizer update that can be its peak: in a decoder layer, in the head, AdamW's step.
+    def update(self, tokens: int) -> Memory:
+        """The peak of an optimizer update with micro-batches of so many tokens."""
+        return max(self.moments(tokens), key=lambda memory: memory.total)
 
-        Args:
-            tokens: tokens of a micro-batch.
-        """
-        shape, here, c = self.shape, not self.offloaded, self.compute
-        gradients, optimizer = here * self.part(self.master), here * self.part(self.optimizer)
-        kept = gradients + self.keep_gathered_gradients * self.trained * self.reduce
-        # Gradients on their way to the other devices: of a decoder layer, and of the head.
-        layer = (shape.layer_adapter(self.lora_rank) if self.lora_rank else shape.layer_weights) * (c + self.reduce)
-        head = (not self.lora_rank) * shape.embedding * (c if self.full_logits else HEAD_GRADIENT)
+    def moments(self, tokens: int) -> list[Memory]:
+        """The moments of an update that can be its peak: in a decoder layer, in the head, AdamW's step."""
+        model, c, full, part = self.model, self.compute, not self.model.adapter, 0 if self.offloaded else self.part
+        # Gradients on their way to the other devices, in float32: of a decoder layer, or of the head.
+        in_layer = (model.layer if full else model.adapter // model.layers) * (c + 4)
+        in_head = full * model.embedding * (c if self.full_logits else HEAD_GRADIENT)
         for_backward, in_backward = self.layer_activations()
-        stream = c * shape.hidden  # the input of a layer; with checkpointing nothing else is kept
-        held, in_layer = (stream, for_backward + in_backward) if self.checkpointing else (for_backward, in_backward)
-        activations = shape.layers * held
+        if self.checkpointing:  # a layer keeps its input, and the backward pass computes one layer again at a time
+            kept, working = model.layers * c * model.hidden, for_backward + in_backward
+        else:
+            kept, working = model.layers * for_backward, in_backward
+        layer, head = self._weights(), self._weights(in_head=True)
         return [
-            Memory(self._weights(head=False), kept + layer, optimizer, tokens * (activations + in_layer)),
-            Memory(
-                self._weights(head=True),
-                kept + head,
-                optimizer,
-                tokens * (activations + 5 * stream),
-                self._logits(tokens),
-            ),
+            Memory(layer, part + in_layer, 2 * part, tokens * (kept + working)),
+            Memory(head, part + in_head, 2 * part, tokens * (kept + 5 * c * model.hidden), self._logits(tokens)),
             # The foreach implementation takes the square root of all second moments at once, after the passes.
-            Memory(self._own(), 2 * gradients, optimizer),
+            Memory(self._weights(gathered=False), 2 * part, 2 * part),
         ]
 
-    def forward(self, tokens: int, optimizer_here: bool = True) -> list[Memory]:
-        """The same of a pass without gradients, which computes log-probs: in a decoder layer, in the head.
-
-        Args:
-            optimizer_here: the optimizer stays on the device.
-        """
-        optimizer = (optimizer_here and not self.offloaded) * self.part(self.optimizer)
-        width = 4 * self.compute * (self.shape.hidden + self.shape.intermediate)
-        return [
-            Memory(self._weights(head=False), 0, optimizer, tokens * width),
-            Memory(self._weights(head=True), 0, optimizer, tokens * 8 * self.shape.hidden, self._logits(tokens)),
-        ]
+    def forward(self, tokens: int) -> Memory:
+        """The peak of a pass without gradients, which computes log-probs; the optimizer stays on the device."""
+        layer = tokens * 4 * self.compute * (self.model.hidden + self.model.intermediate)
+        head, state = tokens * 8 * self.model.hidden, 0 if self.offloaded else 2 * self.part
+        return max(
+            Memory(self._weights(), 0, state, layer),
+            Memory(self._weights(in_head=True), 0, state, head, self._logits(tokens)),
+            key=lambda memory: memory.total,
+        )
 
     def layer_activations(self) -> tuple[int, int]:
         """Bytes per token that a decoder layer keeps for its backward pass, and that this pass needs in addition.
@@ -135,65 +185,31 @@ class TrainingSetup:
         Kept: the float32 inputs and the outputs of both norms, queries and keys before and after norm and rotation,
         values, the attention's output, gate, up, their activation and product. The input of a frozen weight is not.
         """
-        c, full, shape = self.compute, not self.lora_rank, self.shape
-        norms = (8 if full else 6) * c * shape.hidden
-        projections = (3 if shape.qk_norm else 2) + shape.qk_norm * (2 if full else 1)
-        kept = norms + projections * c * (shape.query + shape.key_value) + 4 * c * shape.intermediate
+        c, model, full = self.compute, self.model, not self.model.adapter
+        projections = (5 if full else 4) if model.qk_norm else 2
+        kept = (8 if full else 6) * c * model.hidden + 4 * c * model.intermediate
         # The larger of: gradients of gate and up; float32 gradients of a norm, when the MLP's tensors are freed.
-        backward = max(2 * c * shape.intermediate, 9 * c * shape.hidden - 4 * c * shape.intermediate)
-        return kept + 8 * c * self.lora_rank, backward + (0 if full else c * shape.hidden)
+        backward = max(2 * c * model.intermediate, 9 * c * model.hidden - 4 * c * model.intermediate)
+        return kept + projections * c * (model.query + model.key_value), backward + (not full) * c * model.hidden
+
+    def _weights(self, gathered: bool = True, in_head: bool = False) -> int:
+        """Bytes of this device's shards, a moving teacher's, and the gathered weights of a layer or of the head.
+
+        A tied embedding is gathered for a whole pass. In a layer also the next one, or the embedding; in the head the
+        buffer in which it arrived. Full logits are turned into log-probs where nothing is gathered.
+        """
+        own = 0 if self.offloaded else self.shard + self.teacher_copies * self.part
+        if not gathered or (in_head and self.full_logits):
+            return own
+        layer, embedding = self.model.layer + self.model.adapter // self.model.layers, self.model.embedding
+        apart = 0 if self.model.tied else embedding
+        units = 2 * apart if in_head else layer + max(layer, apart)
+        if not self.reshard:
+            units = self.model.layers * layer + 2 * apart
+        return own + (units + self.model.tied * embedding) * self.compute
 
     def _logits(self, tokens: int) -> int:
         """Bytes of all logits of a micro-batch, or of one chunk of them."""
         if self.full_logits:
-            return tokens * self.shape.vocab * FULL_LOGIT
-        chunk = CHUNK_LOGITS // self.shape.vocab
-        whole_tiles = chunk if chunk < CHUNK_TOKENS else chunk // CHUNK_TOKENS * CHUNK_TOKENS
-        return min(tokens, whole_tiles) * self.shape.vocab * CHUNK_LOGIT
-
-    def _own(self) -> int:
-        """Bytes of this device's shards: the weights, and the copies that a distillation keeps."""
-        return 0 if self.offloaded else self.shard + self.teacher_copies * self.part(self.master)
-
-    def _weights(self, head: bool) -> int:
-        """Bytes of this device's shards and of the gathered weights, in a decoder layer or in the head, the last unit.
-
-        The root is gathered for a whole pass. In a layer also the next one, or the embedding, whose turn is after the
-        first layer's backward pass; in the head the buffer in which it arrived. Full logits are turned into log-probs
-        outside of the model, where nothing is gathered.
-        """
-        shape, c = self.shape, self.compute
-        if head and self.full_logits:
-            return self._own()
-        layer = (shape.layer_weights + shape.layer_adapter(self.lora_rank)) * c
-        embedding = 0 if shape.tied else shape.embedding * c
-        if not self.reshard:
-            units = shape.layers * layer + 2 * embedding
-        else:
-            units = 2 * embedding if head else layer + max(layer, embedding)
-        return self._own() + shape.root_weights * c + units
-
-
-def largest(moments: list[Memory]) -> Memory:
-    """The largest of some moments."""
-    return max(moments, key=lambda memory: memory.total)
-
-
-def first_fit(values: dict[str, list[Any]], fits: Callable[[Change], bool]) -> Change | None:
-    """The cheapest change with which a run fits; None if there is none.
-
-    Args:
-        values: setting -> its values: first the one of the run, then the others; the cheapest setting first.
-        fits: computes the memory with other values.
-    """
-    for chosen in product(*reversed(values.values())):
-        change = {name: value for name, value in zip(values, reversed(chosen), strict=True) if value != values[name][0]}
-        if fits(change):
-            return change
-    return None
-
-
-def lower_limits(limit: int, longest: int) -> list[int]:
-    """A token limit of a micro-batch and lower ones, down to the longest sequence, which must fit."""
-    halves = [limit >> n for n in range(limit.bit_length()) if limit >> n > longest]
-    return [*halves, min(limit, longest)]
+            return tokens * self.model.vocab * FULL_LOGIT
+        return min(tokens * self.model.vocab, CHUNK_LOGITS) * CHUNK_LOGIT

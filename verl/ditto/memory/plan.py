@@ -1,251 +1,259 @@
 """The memory plan of a run on GPUs: printed by a dry run, and checked before every start.
 
-A step has four phases on the same GPUs, and a fifth where checkpoints teach. *rollout*: vLLM has its share of the GPU;
-an offloaded policy is on the host. *log-probs* and *update*: vLLM sleeps, and the policy is on the GPU. *teachers*: a
-checkpoint is loaded, which takes more than its scoring. *weight sync*: vLLM has its weights again while the policy is
-still on the GPU.
+A step has phases. *rollout*: vLLM has its share of the GPU; an offloaded policy is on the host. *log-probs* and
+*update*: vLLM sleeps, and the policy is on the GPU. *teachers*: a checkpoint that teaches is loaded, which takes more
+than its scoring. *weight sync*: vLLM has its weights again while the policy is still on the GPU.
 """
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.estimate import Change, Memory, TrainingSetup, first_fit, largest, lower_limits
-from ditto.memory.model_shape import GIB, ModelShape, read_shape
-from ditto.memory.setup import (
-    TOKENS,
-    Engine,
-    host_memory,
-    is_colocated,
-    syncs_adapter,
-    teacher_shapes,
-    training_of,
-    update_tokens,
-)
+from ditto.launching.compose import SEPARATE
+from ditto.memory.estimate import GIB, Memory, Model, Training, read_model
+from ditto.objectives import objective
 from ditto.settings import BadConfig
 
 ASSUMED_GIB = 79.2  # usable memory of an 80 GB NVIDIA GPU
-NARROW = 0.95  # above this share of a GPU, the plan says that a run fits narrowly, because the reserve is an estimate
+# Assumed from logs. Of a vLLM engine while it sleeps: its CUDA context and CUDA graphs.
+VLLM_CONTEXT, GRAPHS = 1.0 * GIB, 1.5 * GIB
+TOKENS = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
 ENGINES = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 OFFLOAD = "actor_rollout_ref.actor.fsdp_config.offload_policy"
 
-
-class Phase(NamedTuple):
-    """Bytes of one phase on one GPU."""
-
-    name: str
-    memory: Memory
-    vllm: int
-    samples_alone: bool = False  # the GPU has no process that trains
-
-    @property
-    def reserve(self) -> int:
-        """Bytes that no sum sees."""
-        return 0 if self.samples_alone else self.memory.reserve
-
-    @property
-    def total(self) -> int:
-        """All bytes of the phase."""
-        return self.memory.total + self.vllm + self.reserve
+Values = dict[str, list[Any]]  # setting -> its values: the run's own, then those that need less memory
+Plan = Callable[[DictConfig], "MemoryPlan"]
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The memory that a run needs, and the memory of a GPU.
+    """The memory that a run needs on each GPU, by phase."""
 
-    Attributes:
-        gpu: where `gpu_bytes` comes from, for messages.
-        teachers: the checkpoints that teach.
-    """
-
-    config: DictConfig
-    shape: ModelShape
+    model: Model
+    devices: str
+    phases: dict[str, Memory]
     gpu_bytes: int
-    gpu: str
-    teachers: Sequence[ModelShape] = ()
-
-    @cached_property
-    def training(self) -> TrainingSetup:
-        """The process that trains."""
-        return training_of(self.shape, self.config)
-
-    @cached_property
-    def engine(self) -> Engine:
-        """vLLM on one GPU."""
-        return Engine.of(self.shape, self.config)
-
-    @cached_property
-    def host(self) -> dict[str, int]:
-        """The memory of each node, by purpose."""
-        return host_memory(self.training, self.config, self.teachers)
+    notes: Sequence[str] = ()  # further lines
+    problems: Sequence[str] = ()  # reasons other than a full GPU that the run does not fit
 
     @property
-    def host_peak(self) -> int:
-        """The larger of two moments: loading, before anything is offloaded, and writing a checkpoint."""
-        loading, processes = self.host["while loading"], self.host["processes"]
-        return processes + max(loading, sum(self.host.values()) - loading - processes)
-
-    @property
-    def share(self) -> int:
-        """Bytes of a GPU that vLLM takes."""
-        return int(self.gpu_bytes * self.config.actor_rollout_ref.rollout.gpu_memory_utilization)
-
-    @property
-    def cache(self) -> int:
-        """Bytes of vLLM's share that are left for keys and values; 0 if its weights alone exceed the share."""
-        return max(self.share - self.engine.weights - self.engine.working - self.engine.fixed, 0)
-
-    @property
-    def cached_tokens(self) -> int:
-        """Number of tokens whose keys and values fit."""
-        return self.cache // self.engine.cache_token
-
-    @cached_property
-    def phases(self) -> list[Phase]:
-        """The phases of a step."""
-        return list(self._phases())
-
-    def _phases(self) -> Iterator[Phase]:
-        config, training, colocated = self.config, self.training, is_colocated(self.config)
-        rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-        sleeps = rollout.free_cache_engine and rollout.get("enable_sleep_mode") is not False  # null: verl's default
-        asleep = (self.engine.fixed if sleeps else self.share) if colocated else 0
-        here = not training.offloaded
-        shard, copied = here * training.shard, here * bool(training.teacher_copies) * training.part(training.master)
-        stays = Memory(
-            weights=(colocated and not actor.fsdp_config.param_offload) * (shard + copied),
-            optimizer=(colocated and here and not actor.fsdp_config.optimizer_offload)
-            * training.part(training.optimizer),
-        )
-        yield Phase("rollout", stays, self.share, samples_alone=not colocated)
-
-        # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
-        limits = (actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu)
-        tokens, scored = (min(limit, update_tokens(config)) for limit in limits)
-        log_probs = largest(training.forward(scored, optimizer_here=not actor.fsdp_config.optimizer_offload))
-        yield Phase(f"log-probs ({scored:,} tokens)", log_probs, asleep)
-        if self.teachers:
-            loaded = max(teacher.weights for teacher in self.teachers) * training.compute
-            beside = replace(training.update(0)[0], weights=shard + loaded, activations=0)
-            yield Phase("teachers", beside, asleep)
-        yield Phase(f"update ({tokens:,} tokens)", largest(training.update(tokens)), asleep)
-
-        # Without LoRA, tensors are gathered one by one into a bucket. An adapter is gathered on the host.
-        gathered = 0 if syncs_adapter(config) else 2 * max(self.shape.tensors) * training.master
-        bucket = rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
-        weights = max(shard if training.lora_rank else 0, stays.weights) + gathered + bucket
-        yield Phase("weight sync", replace(stays, weights=weights), asleep + self.engine.weights)
-
-    @property
-    def problems(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """The reasons that the run does not fit; empty if it fits."""
-        rollout = self.config.actor_rollout_ref.rollout
-        reasons = [
-            f"{phase.name} needs {phase.total / GIB:.1f} GiB of {self.gpu_bytes / GIB:.1f} GiB"
-            for phase in self.phases
-            if phase.total > self.gpu_bytes
-        ]
-        if self.cached_tokens < rollout.max_model_len:
-            reasons.append(
-                f"vLLM's share (gpu_memory_utilization={rollout.gpu_memory_utilization}) holds keys and values of "
-                f"{self.cached_tokens:,} tokens, fewer than one sequence may have ({rollout.max_model_len:,})"
-            )
-        return reasons
-
-    def remedy(self) -> tuple[Change, MemoryPlan] | None:
-        """The overrides that make the run fit, and its plan with them; None if there are none.
-
-        Smaller micro-batches, wider engines, weights on the host: the cheapest first.
-        """
-        ref, gpus = self.config.actor_rollout_ref, self.config.trainer.n_gpus_per_node
-        tp = ref.rollout.tensor_model_parallel_size
-        values = {
-            TOKENS: lower_limits(ref.actor.ppo_max_token_len_per_gpu, ref.rollout.max_model_len),
-            ENGINES: [tp, *(wider for wider in (2, 4, 8) if wider > tp and gpus % wider == 0)],
-            OFFLOAD: [ref.actor.fsdp_config.offload_policy, True],
-        }
-        trial = replace(self, config=copy.deepcopy(self.config))  # one for all tries: a copy takes a third of a second
-
-        def fits(change: Change) -> bool:
-            for key, given in values.items():
-                OmegaConf.update(trial.config, key, change.get(key, given[0]))
-            return not replace(trial).problems
-
-        change = first_fit(values, fits)
-        return None if change is None else (change, trial)
-
-    def check(self) -> None:
-        """Refuse a run that does not fit.
-
-        Raises:
-            BadConfig: the message says which phase needs how much memory, and which overrides make it fit.
-        """
-        if self.problems:
-            change, _ = self.remedy() or (None, None)
-            raise BadConfig(
-                f"{self.shape.name} does not fit on {self._devices()}: {'; '.join(self.problems)}. {advice(change)}. "
-                "If your GPUs have another size, set memory.gpu_gib"
-            )
+        limit = self.gpu_bytes
+        full = {name: phase.total for name, phase in self.phases.items() if phase.total > limit}
+        needs = [f"{name} needs {size / GIB:.1f} GiB of {limit / GIB:.1f} GiB" for name, size in full.items()]
+        return [*needs, *self.problems]
 
     def lines(self) -> list[str]:
         """The plan as lines of text."""
-        engine, training, names = self.engine, self.training, [field.name for field in fields(Memory)]
-        how = f"LoRA of rank {training.lora_rank}" if training.lora_rank else "full"
-        fullest = max(self.phases, key=lambda phase: phase.total)
-        verdict = f"does not fit: {'; '.join(self.problems)}"
-        if not self.problems:
-            narrowly = " narrowly" if fullest.total > NARROW * self.gpu_bytes else ""
-            share = f"{fullest.total / GIB:.1f} of {self.gpu_bytes / GIB:.1f} GiB"
-            verdict = f"fits{narrowly}: {share} at most ({fullest.name})"
-        table = [
-            (phase.name, [getattr(phase.memory, name) for name in names] + [phase.vllm, phase.reserve, phase.total])
-            for phase in self.phases
-        ]
-        host = ", ".join(f"{name} {size / GIB:.0f}" for name, size in self.host.items() if size)
+        rows = {name: [*memory, memory.reserve, memory.total] for name, memory in self.phases.items()}
+        name, most = max(((name, row[-1] / GIB) for name, row in rows.items()), key=lambda row: row[1])
         return [
-            f"{self.shape.name}: {self.shape.weights / 1e9:.2f} B weights, {training.trained / 1e9:.2f} B trained "
-            f"({how}), on {self._devices()}",
-            *(f"teacher {teacher.name}: {teacher.weights / 1e9:.2f} B weights" for teacher in self.teachers),
-            f"{'GiB on each GPU':<26}" + "".join(f"{name:>12}" for name in [*names, "vLLM", "reserve", "total"]),
-            *(f"{name:<26}" + "".join(f"{size / GIB:>12.1f}" for size in sizes) for name, sizes in table),
-            f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory "
-            f"{(engine.working + engine.fixed) / GIB:.1f}, keys and values {self.cache / GIB:.1f} = "
-            f"{self.cached_tokens:,} tokens",
-            f"host, GiB on each node: {host}; at most {self.host_peak / GIB:.0f}",
-            verdict,
+            f"{self.model} on {self.devices}",
+            f"{'GiB on each GPU':<26}"
+            + "".join(f"{each:>12}" for each in [*Memory._fields[:-1], "vLLM", "reserve", "total"]),
+            *(f"{phase:<26}" + "".join(f"{size / GIB:>12.1f}" for size in row) for phase, row in rows.items()),
+            *self.notes,
+            f"fits: {most:.1f} of {self.gpu_bytes / GIB:.1f} GiB at most ({name})",
         ]
 
-    def _devices(self) -> str:
-        trainer = self.config.trainer
-        nodes = f"{trainer.nnodes} nodes with " if trainer.nnodes > 1 else ""
-        plural = "s" if trainer.n_gpus_per_node > 1 else ""
-        return f"{nodes}{trainer.n_gpus_per_node} GPU{plural} of {self.gpu_bytes / GIB:.1f} GiB ({self.gpu})"
+
+def remedy(config: DictConfig, values: Values, plan: Plan) -> tuple[dict[str, Any], MemoryPlan] | None:
+    """The cheapest overrides that make a run fit, and its plan with them; None: none do.
+
+    Overrides of the first settings are cheaper than those of the others. The config is the same afterwards.
+    """
+    own = {key: options[0] for key, options in values.items()}
+    try:
+        for chosen in product(*reversed(values.values())):
+            settings = dict(zip(values, reversed(chosen), strict=True))
+            for key, value in settings.items():
+                OmegaConf.update(config, key, value)
+            if not (made := plan(config)).reasons:
+                return {key: value for key, value in settings.items() if value != own[key]}, made
+        return None
+    finally:
+        for key, value in own.items():
+            OmegaConf.update(config, key, value)
 
 
-def advice(change: Change | None) -> str:
-    """The sentence on what to do where a model does not fit; `change` is from key to value."""
-    if change is None:
-        return "No override makes it fit: use larger GPUs or more of them, LoRA (lora_rank=32) or a smaller model"
-    return f"This fits: {' '.join(f'{key}={str(value).lower()}' for key, value in change.items())}"
+def check_fit(config: DictConfig, values: Values, plan: Plan) -> list[str]:
+    """The lines of a plan. Raises BadConfig, which names the overrides that make the run fit, if it does not."""
+    made = plan(config)
+    if not made.reasons:
+        return made.lines()
+    advice = "No override makes it fit: use larger GPUs or more of them, LoRA (lora_rank=32) or a smaller model"
+    if found := remedy(config, values, plan):
+        advice = f"This fits: {' '.join(f'{key}={str(value).lower()}' for key, value in found[0].items())}"
+    raise BadConfig(
+        f"{made.model.name} does not fit on {made.devices}: {'; '.join(made.reasons)}. {advice}. If your GPUs have "
+        "another size, set memory.gpu_gib"
+    )
 
 
-def gpu_size(gpu_gib: float | None) -> tuple[int, str]:
-    """Bytes of a GPU, and where the number comes from.
+def lower_limits(limit: int, longest: int) -> list[int]:
+    """A token limit of a micro-batch and lower ones, down to the longest sequence, which must fit."""
+    halves = [limit >> n for n in range(limit.bit_length()) if limit >> n > longest]
+    return [*halves, min(limit, longest)]
+
+
+def check_rl(config: DictConfig, teachers: Collection[str] = ()) -> list[str]:
+    """The lines of the plan of an RL run; `teachers`: folders or hub ids. Raises BadConfig if it does not fit."""
+    section = config.actor_rollout_ref.model
+    model, gpu, taught = (
+        model_of(section),
+        gpu_size(config),
+        [model_of(section, path) for path in sorted(set(teachers))],
+    )
+    return check_fit(config, remedies(config), lambda trial: rl_plan(trial, model, gpu, taught))
+
+
+def remedies(config: DictConfig) -> Values:
+    """The three remedies of RL, cheapest first: smaller micro-batches, wider engines, weights on the host."""
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    tp, gpus = rollout.tensor_model_parallel_size, config.trainer.n_gpus_per_node
+    return {
+        TOKENS: lower_limits(actor.ppo_max_token_len_per_gpu, rollout.max_model_len),
+        ENGINES: [tp, *(wider for wider in (2, 4, 8) if wider > tp and gpus % wider == 0)],
+        OFFLOAD: [actor.fsdp_config.offload_policy, True],
+    }
+
+
+def rl_plan(config: DictConfig, model: Model, gpu: tuple[int, str], teachers: Sequence[Model] = ()) -> MemoryPlan:
+    """The plan of an RL run.
 
     Args:
-        gpu_gib: `memory.gpu_gib`; None: the size of the GPU found here, else that of an 80 GB GPU.
+        gpu: the result of `gpu_size`.
+        teachers: the checkpoints that teach.
     """
-    import torch
+    training, engine, gpu_bytes = rl_training(config, model), engine_memory(config, model), gpu[0]
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    offload, colocated = actor.fsdp_config, config.trainer.v1.trainer_mode != SEPARATE
+    share = int(gpu_bytes * rollout.gpu_memory_utilization)
+    sleeps = rollout.free_cache_engine and rollout.get("enable_sleep_mode") is not False  # null: verl's default
+    asleep = (engine.fixed if sleeps else share) if colocated else 0
+    # A micro-batch may have fewer tokens than its limit, if a device gets fewer in the whole update.
+    limits = (actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu)
+    tokens, scored = (min(limit, update_tokens(config)) for limit in limits)
+    update, log_probs = training.update(tokens), training.forward(scored)
+    if offload.optimizer_offload:
+        log_probs = log_probs._replace(optimizer=0)
+    here = colocated and not training.offloaded
+    copied = training.part if training.teacher_copies else 0
+    stays = Memory(
+        weights=training.shard + copied if here and not offload.param_offload else 0,
+        optimizer=update.optimizer if here and not offload.optimizer_offload else 0,
+    )
+    # Without LoRA, tensors are gathered one by one into a bucket. An adapter is gathered on the host.
+    bucket = rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
+    sent = training.shard if model.adapter else 2 * model.largest_tensor * training.master
+    phases = {"rollout": stays._replace(vllm=share), f"log-probs ({scored:,} tokens)": log_probs._replace(vllm=asleep)}
+    if teachers:
+        loaded = training.shard + max(teacher.weights for teacher in teachers) * training.compute
+        phases["teachers"] = Memory(loaded, training.part, update.optimizer, vllm=asleep)
+    phases[f"update ({tokens:,} tokens)"] = update._replace(vllm=asleep)
+    phases["weight sync"] = stays._replace(weights=stays.weights + sent + bucket, vllm=asleep + engine.weights)
 
-    if gpu_gib is not None:
-        return int(gpu_gib * GIB), "memory.gpu_gib"
+    cache = max(share - engine.weights - engine.working - engine.fixed, 0)
+    cached = cache // engine.cache_token
+    few = (
+        f"vLLM's share (gpu_memory_utilization={rollout.gpu_memory_utilization}) holds keys and values of {cached:,} "
+        f"tokens, fewer than one sequence may have ({rollout.max_model_len:,})"
+    )
+    note = (
+        f"vLLM: weights {engine.weights / GIB:.1f} GiB, working memory {(engine.working + engine.fixed) / GIB:.1f}, "
+        f"keys and values {cache / GIB:.1f} = {cached:,} tokens"
+    )
+    problems = [few] if cached < rollout.max_model_len else []
+    return MemoryPlan(model, gpus_in_words(config.trainer, gpu), phases, gpu_bytes, [note], problems)
+
+
+class Engine(NamedTuple):
+    """Bytes of one vLLM engine on one device."""
+
+    weights: int
+    working: int  # activations of the largest batch, and logits
+    cache_token: int  # keys and values of one token
+    fixed: int  # CUDA context and CUDA graphs, which stay while it sleeps
+
+
+def engine_memory(config: DictConfig, model: Model) -> Engine:
+    """The engine of a run. The CPU build keeps a weight as synced, and packed (verl_hooks/compat.py)."""
+    rollout, on_cpu = config.actor_rollout_ref.rollout, config.trainer.device == "cpu"
+    tp = rollout.tensor_model_parallel_size
+    number = 1 if rollout.get("quantization") else number_bytes(rollout.dtype)
+    # A layer's peak: the residual stream, gate, up and their product. Logits: as computed, and float32 twice.
+    batch = rollout.max_num_batched_tokens * number * 3 * (model.hidden + model.intermediate // tp)
+    return Engine(
+        weights=(model.weights * number * (2 if on_cpu else 1) + model.adapter * 2) // tp,
+        working=batch + rollout.max_num_seqs * model.vocab * (number + 8),
+        cache_token=max(2 * model.layers * model.key_value * (number if on_cpu else 2) // tp, 1),
+        fixed=0 if on_cpu else int(VLLM_CONTEXT + (0 if rollout.enforce_eager else GRAPHS)),
+    )
+
+
+def rl_training(config: DictConfig, model: Model) -> Training:
+    """The training process of an RL run."""
+    ref, algorithm = config.actor_rollout_ref, config.algorithm
+    moving_teacher = objective(algorithm.objective).teacher == "feedback" and algorithm.sdpo.teacher != "live"
+    training = training_of(model, ref.model, ref.actor.fsdp_config, config.trainer)
+    return replace(training, teacher_copies=2 if moving_teacher else 0)
+
+
+def training_of(model: Model, section: DictConfig, engine: DictConfig, trainer: DictConfig) -> Training:
+    """The training process that the sections of model, FSDP engine and trainer determine, for RL and SFT."""
+    devices = trainer.n_gpus_per_node * trainer.nnodes
+    return Training(
+        model,
+        devices=devices if engine.fsdp_size in (-1, 0) else min(engine.fsdp_size, devices),
+        master=number_bytes(engine.get("model_dtype") or "fp32"),
+        compute=number_bytes((engine.get("mixed_precision") or {}).get("param_dtype", "bf16")),
+        checkpointing=section.enable_gradient_checkpointing,
+        reshard=bool(engine.reshard_after_forward),
+        offloaded=bool(engine.offload_policy),
+        full_logits=not section.use_fused_kernels,
+    )
+
+
+def model_of(section: DictConfig, path: str | None = None) -> Model:
+    """The sizes of the model of a config's section, or of another one as if it were trained in the same way."""
+    from transformers import AutoConfig
+
+    path, trust = path or str(section.path), bool(section.get("trust_remote_code", False))
+    config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+    return read_model(config, path, int(section.get("lora_rank") or 0), trust)
+
+
+def number_bytes(name: Any) -> int:
+    """Bytes of a number in the format of this name; vLLM's `auto` is bfloat16."""
+    return 4 if str(name).removeprefix("torch.") in ("fp32", "float32", "float") else 2
+
+
+def update_tokens(config: DictConfig) -> int:
+    """Most tokens that one device can get in one optimizer update."""
+    rollout, kinds = config.actor_rollout_ref.rollout, objective(config.algorithm.objective).kinds
+    rows = config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n * len(kinds)
+    return int(-(-rows // (config.trainer.n_gpus_per_node * config.trainer.nnodes)) * rollout.max_model_len)
+
+
+def gpus_in_words(trainer: DictConfig, gpu: tuple[int, str]) -> str:
+    """The GPUs of a run, in words."""
+    nodes = f"{trainer.nnodes} nodes with " if trainer.nnodes > 1 else ""
+    plural = "s" if trainer.n_gpus_per_node > 1 else ""
+    return f"{nodes}{trainer.n_gpus_per_node} GPU{plural} of {gpu[0] / GIB:.1f} GiB ({gpu[1]})"
+
+
+def gpu_size(config: DictConfig) -> tuple[int, str]:
+    """Bytes of a GPU, and where the number comes from: `memory.gpu_gib`, the GPU found here, or an 80 GB GPU."""
+    if (given := OmegaConf.select(config, "memory.gpu_gib")) is not None:
+        return int(given * GIB), "memory.gpu_gib"
     if torch.cuda.is_available():
         gpu = torch.cuda.get_device_properties(0)
         return gpu.total_memory, gpu.name
@@ -254,8 +262,6 @@ def gpu_size(gpu_gib: float | None) -> tuple[int, str]:
 
 def check_gpu(config: DictConfig) -> None:
     """Raise BadConfig on a machine without a GPU, except for a dry run or the driver of a cluster (RL or SFT)."""
-    import torch
-
     if config.trainer.device == "cpu" or torch.cuda.device_count():  # device_count() occupies no GPU memory
         return
     address = os.environ.get("RAY_ADDRESS") or OmegaConf.select(config, "ray_kwargs.ray_init.address")
@@ -264,10 +270,3 @@ def check_gpu(config: DictConfig) -> None:
             f"trainer.device={config.trainer.device}, but torch {torch.__version__} sees no GPU on this machine. Start "
             "on a GPU node, or train without one: platform=cpu and VERL_PLATFORM=cpu (PLATFORM=cpu in the launchers)."
         )
-
-
-def plan(config: DictConfig, teachers: Collection[str] = ()) -> MemoryPlan:
-    """The memory plan of a config; `teachers`: folders or hub ids. Raises BadConfig: a model is not a dense decoder."""
-    shape = read_shape(config.actor_rollout_ref.model, "actor_rollout_ref.model")
-    size, source = gpu_size(OmegaConf.select(config, "memory.gpu_gib"))
-    return MemoryPlan(config, shape, size, source, teacher_shapes(config, teachers))

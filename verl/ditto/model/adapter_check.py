@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ditto.memory.model_shape import adapts, build_on_meta
+from ditto.memory.estimate import build_on_meta
 from ditto.settings import BadConfig
 from soul.errors import one_line
 from soul.files.lora_adapter import unusual_options
@@ -68,6 +68,7 @@ def check_adapter(model: DictConfig, section: str) -> list[str]:
 def _new_config(model: DictConfig, built: Any, section: str) -> Any:
     """The config of a new adapter. A name that no layer has is refused: peft leaves it out if another one matches."""
     from peft import LoraConfig
+    from peft.tuners.tuners_utils import check_target_module_exists
 
     targets, exclude = (
         OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
@@ -75,7 +76,7 @@ def _new_config(model: DictConfig, built: Any, section: str) -> Any:
     )
     layers = [name for name, module in built.named_modules() if getattr(module, "weight", None) is not None]
     for target in targets if isinstance(targets, list) else []:
-        if not any(adapts(LoraConfig(target_modules=[target]), name) for name in layers):
+        if not any(check_target_module_exists(LoraConfig(target_modules=[target]), name) for name in layers):
             known = sorted({name.rpartition(".")[2] for name in layers if built.get_submodule(name).weight.ndim == 2})
             raise BadConfig(
                 f"{section}.target_modules: {target!r} matches no linear layer of {model.path}. It has "

@@ -28,8 +28,6 @@ TOLERANCE = 1e-3  # relative, of outputs and gradients in float32
 LENGTHS = (7, 9)  # tokens of the two sequences of a pack
 TEMPERATURE = 0.7  # any but 1, so that the check sees whether the head divides by it
 INSTALLER = "ditto.model.install"  # `external_lib` must name it
-# verl reads these only with full logits; with a head that makes none, it would ignore them.
-FULL_LOGITS_KEYS = ("entropy_from_logits_with_chunking", "entropy_checkpointing", "calculate_sum_pi_squared")
 
 
 # ---- rows of a pack ------------------------------------------------------------------------------------------------
@@ -112,14 +110,8 @@ def _padded(model: nn.Module, ids: list[Tensor]) -> Iterator[Tensor]:
 # ---- the head ------------------------------------------------------------------------------------------------------
 
 
-def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
-    """Check that the head works with the model, the sharding and the loss.
-
-    Args:
-        model: the model section of the config.
-        training: the section of the actor (RL) or of the engine (supervised training).
-        prefix: the name of the model section, for messages.
-    """
+def check_head(model: DictConfig, prefix: str) -> None:
+    """Check that the head works with the model, by the config's model section and its name for messages."""
     if not model.use_fused_kernels:
         return
     remedy = f"{prefix}.use_fused_kernels=false (it builds all logits of a micro-batch: 15 GB for 49k tokens)"
@@ -130,11 +122,7 @@ def check_head(model: DictConfig, training: DictConfig, prefix: str) -> None:
             f"{prefix}.fused_kernel_options.impl_backend={backend} with {prefix}.external_lib={libraries}: use "
             f"chunked, which {prefix}.external_lib=[{INSTALLER},your.module] installs, or {remedy}."
         )
-    for name in FULL_LOGITS_KEYS:
-        if training.get(name) or (training.get("fsdp_config") or {}).get(name):
-            raise BadConfig(f"{name}=true needs full logits, but the chunked head makes none. Remove it, or {remedy}.")
-    problem = head_problem(_config_of(model))
-    if problem is not None:
+    if problem := head_problem(_config_of(model)):
         raise BadConfig(
             f"{prefix}.path={model.path}: the chunked head is not exact for this model: {problem}. Use {remedy}."
         )

@@ -86,7 +86,7 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
     as_teacher = OmegaConf.merge(student, {"path": path})
     try:
         check_packing(as_teacher, "actor_rollout_ref.model")
-        check_head(as_teacher, config.actor_rollout_ref.actor, "actor_rollout_ref.model")
+        check_head(as_teacher, "actor_rollout_ref.model")
     except BadConfig as error:
         raise BadConfig(f"{setting}: the student's settings do not fit this teacher. {error}") from error
     sizes = [

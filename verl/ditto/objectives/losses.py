@@ -130,7 +130,7 @@ Term = tuple["Tensor", dict[str, "Tensor | float"]]
 
 @declare(divides=True)
 def clipped(batch: MicroBatch, part: Part, options: ObjectiveOptions) -> Term:
-    """-min(rho A, clip(rho, 1 - low, 1 + high) A), or what actor.policy_loss.loss_mode names instead.
+    """-min(rho A, clip(rho, 1 - low, 1 + high) A), or verl's `gspo` or `cispo` (actor.policy_loss.loss_mode).
 
     Where A < 0, a token's term is at most -c A (dual clip: Ye et al. 2020, https://arxiv.org/abs/1912.09729). Metrics
     are means over the part's tokens, with verl's names.
@@ -158,8 +158,6 @@ def _verls(mode: str, batch: MicroBatch, rows: Tensor) -> Term:
     if not rows.any():  # verl's metrics would be 0/0
         return batch.nothing, dict.fromkeys(_CLIPPING, 0.0)
     weights = batch.columns[LOSS_WEIGHTS] * rows
-    if mode == "sapo":  # always averages over a row's tokens
-        weights = weights * rows.sum(-1, keepdim=True)
     config = batch.config
     config.global_batch_info.update(dp_size=batch.ranks, batch_num_tokens=1, global_batch_size=1, loss_scale_factor=1)
     value, numbers = get_policy_loss_fn(mode)(

@@ -42,7 +42,6 @@ def reason(folder: Path, model: Any, objective: str = "ditto", option: str = "au
         ("runs a teacher", {}, "sdpo_logits", {}),
         ("attention is sdpa", {}, "ditto", {f"{MODEL}.override_config.attn_implementation": "sdpa"}),
         ("are padded", {}, "ditto", {f"{MODEL}.use_remove_padding": False}),
-        ("pad_to_length", {}, "ditto", {"actor_rollout_ref.ref.pad_to_length": True}),
         ("sliding window", WINDOW, "ditto", {}),
         ("trained with dropout", {"attention_dropout": 0.1}, "ditto", {}),
     ],

@@ -18,8 +18,7 @@ def ineligible_reason(config: DictConfig, settings: Settings) -> str | None:
     whole = AutoConfig.from_pretrained(ref.model.path, trust_remote_code=trust)
     text, name = whole.get_text_config(), overrides.get("attn_implementation")
     # The reference policy gets the same batches, in an engine of its own.
-    sections = [section for part in (ref.actor, ref.ref) for section in (part, part.fsdp_config)]
-    padded = not ref.model.use_remove_padding or any(section.get("pad_to_length") for section in sections)
+    sections = [part.fsdp_config for part in (ref.actor, ref.ref)]
     dtypes = {str((section.get("mixed_precision") or {}).get("param_dtype", "bf16")) for section in sections}
     kinds, adapter = getattr(text, "layer_types", None) or [], ref.model.get("lora_adapter_path")
     dropout = overrides.get("attention_dropout", getattr(text, "attention_dropout", 0.0))
@@ -28,7 +27,7 @@ def ineligible_reason(config: DictConfig, settings: Settings) -> str | None:
     reasons = {
         "algorithm.prefix_tree=off": settings.options.prefix_tree == "off",
         f"objective {settings.objective.name} runs a teacher on each row": settings.objective.distillation is not None,
-        "micro-batches are padded (model.use_remove_padding=false or pad_to_length=true)": padded,
+        "micro-batches are padded (model.use_remove_padding=false)": not ref.model.use_remove_padding,
         f"attention is {name}, and only {attention.NAME} knows trees": name != attention.NAME,
         "on a GPU the kernel computes in bfloat16 or float16 (mixed_precision.param_dtype)": (
             config.trainer.device != "cpu" and bool(dtypes & {"fp32", "float32"})
