@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tests.ditto.objectives.test_formulas import clipped, normed, rewards_of
-from tests.ditto.our_step import assert_same_update, ours, settings_of, step_data
+from tests.ditto.our_step import assert_same_update, engine_of, ours, settings_of, step_data
 from tests.ditto.tiny_step import (
     EOS,
     SEQUENCES,
@@ -168,6 +168,39 @@ def test_update_equals_the_formula(case: str, monkeypatch: pytest.MonkeyPatch) -
         of_members = [[values[i] for i in members] for values in (rows, prompts, old)]
         expected = formula(theirs, theirs, *of_members, mode, **(options | further))
         assert_same_update(loss, gradients, expected, theirs, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["sdpo_token", "sdpo_logits"])
+@pytest.mark.parametrize("kind", ["ema", "base"])
+def test_the_teacher_has_the_weights_that_the_option_names(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two updates by plain gradient descent. ema: (1 - 0.25) start + 0.25 live after the first; base: the start."""
+    rows, prompts = drafts(), feedback_prompts(drafts())
+    old = old_log_probs(tiny_model(), rows, perturbed)
+    options = {"teacher": kind, **({"teacher_rate": 0.25} if kind == "ema" else {}), "top_k": 5}
+    settings = settings_of(name, sdpo=options)
+    step, data = step_data(rows, old, settings, "token-mean", 1, monkeypatch, teacher_prompts=prompts)
+    model, student, teacher = tiny_model(head=True), tiny_model(), tiny_model()
+    engine = engine_of(model)
+    for update, members in enumerate(mini_batches(rows)):
+        loss, gradients = ours(
+            model, step, data, "token-mean", settings, ranks=1, splits=2, update=update, engine=engine
+        )
+        student.zero_grad()
+        of_members = [[values[i] for i in members] for values in (rows, prompts, old)]
+        expected = formula(student, teacher, *of_members, "token-mean", token=name == "sdpo_token", weight=None)
+        assert_same_update(loss, gradients, expected, student, TOLERANCE)
+        with torch.no_grad():
+            for parameter, before, mine in zip(
+                student.parameters(), teacher.parameters(), model.parameters(), strict=True
+            ):
+                parameter.sub_(parameter.grad)
+                mine.copy_(parameter)
+                if kind == "ema":
+                    before.mul_(0.75).add_(0.25 * parameter)
+        if kind == "ema":
+            engine.teacher.move(0.25)
 
 
 @pytest.mark.parametrize("name", ["sdpo_token", "sdpo_logits"])
