@@ -17,7 +17,6 @@ from uuid import uuid4
 
 import ray
 from omegaconf import DictConfig, OmegaConf
-from ray._private.services import canonicalize_bootstrap_address
 from ray.exceptions import RayError
 from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
@@ -26,6 +25,7 @@ from ditto.judging import actor as judge_actor
 from ditto.launching import fork_server
 from ditto.launching.placement import on_node
 from ditto.launching.variables import cpu_variables
+from ditto.run import ray_private
 from ditto.run.stop_signals import kill, processes_below, shield_children
 from ditto.verl_hooks import compat
 from soul.cli import logs
@@ -69,7 +69,7 @@ def connect(config: DictConfig) -> None:
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = _runtime_env(config, settings.pop("runtime_env", None) or {})
     try:
-        address = canonicalize_bootstrap_address(settings.get("address"), settings.get("_temp_dir"))
+        address = ray_private.cluster_address(settings.get("address"), settings.get("_temp_dir"))
         if address is not None:
             _check_reachable(address)
             settings = {key: value for key, value in settings.items() if key not in _NEW_CLUSTER_ONLY}
