@@ -26,6 +26,7 @@ from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig, Settings
+from ditto.verl_hooks import installed_verl
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.errors import Mistakes
@@ -40,6 +41,8 @@ def check(config: DictConfig) -> str:
     """Check everything and plan a step. Returns the plan, for people. Raises SoulError."""
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     found = Mistakes()
+    with found.of():
+        other_verl = installed_verl.describe()
     with found.of():
         settings, choice = check_settings(config)
     with found.of():
@@ -75,6 +78,7 @@ def check(config: DictConfig) -> str:
     changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
     if choice.step >= (steps := training_steps(config, len(train))):
         changes += [f"NOTHING IS LEFT TO TRAIN: {steps} steps are done. Raise trainer.total_training_steps for more"]
+    lines += [("verl", other_verl)] if other_verl else []
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("LoRA adapts", ", ".join(adapted))] if adapted else []
     lines += [("mixture", drawn)] if drawn else []
