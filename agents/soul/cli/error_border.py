@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol
 from soul.cli import logs
 from soul.cli.redaction import redact_guessing
 from soul.errors import PERMANENT, SessionError, SoulError
-from soul.files.disk_writes import is_full, out_of_space
+from soul.files.disk_writes import is_full, limit_reached, out_of_space
 
 FAILED = 1
 USER_ERROR = SoulError.exit_code
@@ -67,7 +67,9 @@ def run_command(main: Callable[[], int | None]) -> int:
     """
     try:
         with logs.to_stderr(), _signals():
-            return main() or 0
+            code = main() or 0
+            sys.stdout.flush()
+            return code
     except SoulError as error:
         if error.exit_code == INTERRUPTED:
             return _interrupted(str(error))
@@ -77,9 +79,16 @@ def run_command(main: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return _interrupted("run the same command to continue.")
     except BrokenPipeError:  # the reader of our output has exited (`... | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FAILED
-    except OSError as error:
+    except (OSError, MemoryError) as error:
+        if limit := limit_reached(error):
+            return _report(str(limit), FAILED)
+        if isinstance(error, MemoryError):
+            return _report("Out of memory. Free some memory on this machine, then run the same command again.", FAILED)
+        if is_full(error) and error.filename is None and _output_is_full():
+            _drop_output()
+            return _report("Standard output takes no more: the disk is full that it is written to.", FAILED)
         if is_full(error):
             full = out_of_space(Path(error.filename).parent if error.filename else Path.cwd())
             return _report(f"{type(full).__name__}: {full}", full.exit_code)
@@ -88,6 +97,18 @@ def run_command(main: Callable[[], int | None]) -> int:
         return _report(f"{error.filename}: {error.strerror}.", USER_ERROR)
     except Exception as error:  # noqa: BLE001 - the outermost handler: anything else is a bug, and is reported
         return _report(_unexpected(error), FAILED)
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _output_is_full() -> bool:
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError as error:
+        return is_full(error)
+    return False
 
 
 @contextmanager
