@@ -90,12 +90,14 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "data.sets": [(["{tmp}/nosuch"], "there is no folder {tmp}/nosuch")],
     "data.check": [
         (["{columns.parquet}"], "columns.parquet"),
+        (["{page.parquet}"], "It is a web page, not the data"),
         (["{hitom.parquet}", "--without-overlap", "{tmp}/y.parquet"], "use --against"),
     ],
     "data.hitom": [
         (["generate", "--stories", "2"], "required: --out"),
         (["generate", "--stories", "0", *OUT], f"--stories: 0: {NUMBER}"),
         (["convert", "{tmp}/nosuch.json", *OUT], "{tmp}/nosuch.json"),
+        (["convert", "{page.json}", *OUT], "It is a web page, not the data"),
     ],
     **{f"data.{name}": [(["convert", "{null.json}", *OUT], "{null.json}")] for name in ("coser", "fantom", "paratomi")},
     "data.humanual": [(["convert", "--set", "chat", "{null.json}", *OUT], "{null.json}")],
@@ -116,6 +118,8 @@ TEXTS = {  # file -> its content
     "null.json": b"null",
     "lines.jsonl": b'{"a": 1}\n',
     "empty.csv": b"",
+    "page.json": b"<!DOCTYPE html>\n<title>Sign in</title>",
+    "page.parquet": b"<html>",
     "file": b"x",
     "no_weights/config.json": b"{}",
     "lost_checkpoint/latest_checkpointed_iteration.txt": b"50",

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from soul import tasks
 from soul.errors import BadRow, UnknownTask, one_line
+from soul.files.downloads import remedy
 from soul.row_fields import without_nulls
 from soul.task import Task
 from soul.task_types import Row
@@ -65,9 +66,8 @@ def read_table(file: str) -> pa.Table:
         with pq.ParquetFile(file) as parquet:  # `read_table` imports pandas
             table = parquet.read()
     except (pa.ArrowException, OSError) as error:
-        raise BadRow(
-            f"{file}: not a readable parquet file ({one_line(error, 200)}). Build it again with python -m data.<task>."
-        ) from error
+        advice = remedy(file, "Build it again with python -m data.<task>; `soul rows` makes one of a csv or JSON file.")
+        raise BadRow(f"{file}: not a readable parquet file ({one_line(error, 200)}). {advice}") from error
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise BadRow(

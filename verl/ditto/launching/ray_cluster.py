@@ -71,21 +71,20 @@ def connect(config: DictConfig) -> None:
     try:
         address = ray_private.cluster_address(settings.get("address"), settings.get("_temp_dir"))
         if address is not None:
-            _check_reachable(address)
+            check_reachable(address)
             settings = {key: value for key, value in settings.items() if key not in _NEW_CLUSTER_ONLY}
             logger.info("Joining the Ray cluster at %s", address)
         elif config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
             runtime_env["py_executable"] = fork_server.command()
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
-    except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
+    except Exception as error:  # noqa: BLE001 - Ray raises Exception itself where its processes do not start in time
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise BadCluster(
-            f"Cannot connect to Ray: {one_line(error, 600)} {'' if cause is error else one_line(cause, 600)} The "
-            "address of a running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last "
-            "`ray start` on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
+            f"Cannot connect to Ray: {one_line(error, 600)} {'' if cause is error else one_line(cause, 600)} "
+            f"{_remedy(str(cause))}"
         ) from error
     try:
         _check_size(config)
@@ -93,6 +92,21 @@ def connect(config: DictConfig) -> None:
     except BadCluster:
         ray.shutdown()
         raise
+
+
+def _remedy(cause: str) -> str:
+    """What to do about an error of `ray.init`."""
+    if "AF_UNIX path length" in cause:
+        return "Ray's sockets are below RAY_TMPDIR or TMPDIR: set RAY_TMPDIR to a short path, such as /tmp."
+    if "timed out during startup" in cause:
+        return (
+            "This machine was too busy for Ray's processes, or has no room for them (memory, `ulimit -u`). Their logs "
+            "are in RAY_TMPDIR (/tmp)/ray/session_latest/logs. Run the same command again."
+        )
+    return (
+        "The address of a running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last "
+        "`ray start` on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
+    )
 
 
 def disconnect() -> None:
@@ -114,7 +128,7 @@ def start_judge(settings: GatewaySettings, spent_usd: float, cache_dir: Path) ->
         ) from error
 
 
-def _check_reachable(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Connect to the address once. Without this check, `ray.init` retries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
