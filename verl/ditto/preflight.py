@@ -82,6 +82,9 @@ def check(config: DictConfig) -> str:
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("LoRA adapts", ", ".join(adapted))] if adapted else []
     lines += [("mixture", drawn)] if drawn else []
+    for split, rows in (("training", available), ("validation", tested)):
+        if copies := len(rows) - len({(row.task.name, row.row.model_dump_json(exclude={"index"})) for row in rows}):
+            lines.append(("COPIES", f"{copies} of {len(rows)} {split} rows repeat another row and count again"))
     lines += [("resume" if i == 0 else "", line) for i, line in enumerate(changes)]
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from soul.cli import logs
+from soul.cli.arguments import output_file
 from soul.cli.redaction import redact_guessing
 from soul.errors import PERMANENT, SessionError, SoulError
 from soul.files.disk_writes import is_full, limit_reached, out_of_space
@@ -42,6 +43,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_guessing(message))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse, and refuse an output file that is one of the inputs; subcommands are parsed by this, too."""
+        given, rest = super().parse_known_args(args, namespace)
+        values = {action.dest: getattr(given, action.dest, None) for action in self._actions}
+        outputs = {action.dest: values.pop(action.dest) for action in self._actions if action.type is output_file}
+        words = (word for value in values.values() for word in (value if isinstance(value, list) else [value]))
+        inputs = {Path(word).resolve() for word in words if isinstance(word, (str, Path)) and Path(word).is_file()}
+        for name, path in outputs.items():
+            if path is not None and Path(path).resolve() in inputs:
+                self.error(
+                    f"argument --{name.replace('_', '-')}: {path} is an input of this command; pass another path"
+                )
+        return given, rest
 
 
 class Main(Protocol):
