@@ -1,12 +1,9 @@
-"""All that we take from Ray's private names, so that another Ray breaks this file only, and its test says so.
+"""All that we take from Ray's private names (tried with 2.60), so that another Ray breaks this file only.
 
-Tried with Ray 2.60. Public names have no part of this: which cluster `ray.init` would join, if any; a store that driver
-and trainer share while the trainer's actor is busy; and the rule by which `ray start` asks for a token.
+Ray is imported where it is needed: supervised training handles signals without it.
 """
 
 from __future__ import annotations
-
-# Ray is imported where it is needed: supervised training handles signals without it.
 
 
 def cluster_address(address: str | None, temp_dir: str | None) -> str | None:
@@ -25,7 +22,7 @@ def uses_token() -> bool:
 
 
 def put(name: str, value: str) -> None:
-    """Store a text for all processes of this job."""
+    """Store a text for all processes of this job; they can read it while its actors are busy."""
     from ray.experimental import internal_kv
 
     internal_kv._internal_kv_put(_key(name), value.encode())

@@ -28,9 +28,9 @@ def describe() -> str | None:
     if lacking := list(_lacking(_OURS)):
         raise OtherVerl(
             f"verl {tested}. It lacks: {'; '.join(lacking)}. Install verl{pinned.specifier} (`bash scripts/env` does), "
-            "or adapt these lines: `bash scripts/test --verl` compares the rest."
+            "or adapt these lines."
         )
-    return f"{tested}. It has every name that we import; `bash scripts/test --verl` compares the rest"
+    return f"{tested}. It has every name that we import; `bash scripts/test --verl` compares more"
 
 
 def _lacking(folder: Path) -> Iterator[str]:
