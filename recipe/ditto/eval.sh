@@ -44,7 +44,9 @@ case $MODE in
     exit 2 ;;
 esac
 shift
-[ -n "${TASKS:-$*}" ] || [ -z "${TASK:-}" ] || refuse "TASK=$TASK is read by training. What to evaluate: TASKS=$TASK."
+named=${TASKS:-}${SUITE:-}
+for word in "$@"; do case $word in -* | *=*) ;; *) named+=$word ;; esac; done
+[ -n "$named" ] || [ -z "${TASK:-}" ] || refuse "TASK=$TASK is read by training. What to evaluate: TASKS=$TASK."
 words_of sets "${TASKS:+${TASKS//,/ }}"
 parallel=()
 [ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})

@@ -14,7 +14,7 @@ LINES: dict[str, tuple[str, int]] = {
     "ln -s {root}/run_rl.sh link; bash link hitomm": ("Did you mean 'hitom'", 2),
     "source {root}/run_sft.sh; exit $?": ("Run it instead of sourcing it: bash {root}/run_sft.sh", 2),
     "TASKS=hitom,coser bash {root}/run_rl.sh": ("TASKS=hitom,coser names evaluation sets", 2),
-    "TASK=hitom bash {root}/recipe/ditto/eval.sh api": ("What to evaluate: TASKS=hitom", 2),
+    "TASK=hitom bash {root}/recipe/ditto/eval.sh api policy.model=m": ("What to evaluate: TASKS=hitom", 2),
     "TASKS=paper OPENAI_AGENT_MODEL=m bash {root}/recipe/ditto/eval.sh api": ("(SUITE=paper)", 2),
     "{soul} --help > /dev/full": ("Standard output takes no more", 1),
     "{soul} tasks > /dev/full": ("Standard output takes no more", 1),

@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         values = {action.dest: getattr(given, action.dest, None) for action in self._actions}
         outputs = {action.dest: values.pop(action.dest) for action in self._actions if action.type is output_file}
         words = (word for value in values.values() for word in (value if isinstance(value, list) else [value]))
-        inputs = {Path(word).resolve() for word in words if isinstance(word, (str, Path)) and Path(word).is_file()}
+        inputs = {Path(word).resolve() for word in words if isinstance(word, (str, Path)) and os.path.isfile(word)}
         for name, path in outputs.items():
             if path is not None and Path(path).resolve() in inputs:
                 self.error(
@@ -83,7 +83,8 @@ def run_command(main: Callable[[], int | None]) -> int:
     try:
         with logs.to_stderr(), _signals():
             code = main() or 0
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
             return code
     except SoulError as error:
         if error.exit_code == INTERRUPTED:
