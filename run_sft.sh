@@ -17,8 +17,10 @@
 # The same command resumes a run that was stopped or killed, from its newest whole checkpoint. Ctrl-C and SIGTERM finish
 # the step and save it; a second one ends the run at once.
 # Exit codes: 0 done, 1 the run could not go on, 2 the command or its input is wrong, 130 Ctrl-C, 143 SIGTERM.
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")" && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
 prepare

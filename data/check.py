@@ -101,9 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--without-extra copies one file: name one FILE")
     if args.without_overlap and (len(args.files) > 1 or not args.against):
         parser.error("--without-overlap copies one file: name one FILE, and use --against")
-    for out in filter(None, (args.without_extra, args.without_overlap)):
-        if out.resolve() in [Path(file).resolve() for file in args.files]:
-            parser.error(f"{out} is the file that would be copied: name another OUT")
     if args.near is not None and not args.against:
         parser.error("--near compares with the rows of --against: use both")
     if args.without_extra:

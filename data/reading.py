@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from soul.errors import one_line
+from soul.files.downloads import remedy
 from soul.row_fields import clean_text, gold_letter, option_texts, options_by_letter
 from soul.validation_errors import first_problem
 
@@ -33,6 +34,9 @@ def last_place() -> str:
     return _place
 
 
+_AGAIN = "take the file from its source again"
+
+
 def by_name(paths: Iterable[str | Path]) -> list[Path]:
     """The files ordered by name, whatever the order of `paths`."""
     return sorted(map(Path, paths), key=lambda path: path.name)
@@ -41,24 +45,19 @@ def by_name(paths: Iterable[str | Path]) -> list[Path]:
 @contextmanager
 def _readable(path: Path, kind: str) -> Iterator[None]:
     """Turn the errors of a damaged file into a ValueError that names it and what to do."""
+    if problem := remedy(path, ""):  # a reader of text, or of rows, would complain about something else
+        raise ValueError(f"{path}: {problem}")
     try:
         yield
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
-        raise ValueError(f"{path}: not a {kind} file ({one_line(error, 120)}); {_remedy(path)}") from error
+        raise ValueError(f"{path}: not a {kind} file ({one_line(error, 120)}); {_AGAIN}") from error
 
 
-def _remedy(path: Path) -> str:
-    with path.open("rb") as file:  # a clone may have a pointer of Git LFS in place of a file
-        if file.read(30).startswith(b"version https://git-lfs"):
-            return "it is a pointer of Git LFS: run `git lfs pull` in the clone"
-    return "take the file from its source again"
-
-
-def _parsed(path: Path, where: str, text: str) -> Any:
+def _parsed(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON ({error}); {_remedy(path)}") from error
+        raise ValueError(f"{where}: not JSON ({error}); {_AGAIN}") from error
 
 
 def read_text(path: Path) -> str:
@@ -69,7 +68,7 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file."""
-    return _parsed(path, at(str(path)), read_text(path))
+    return _parsed(at(str(path)), read_text(path))
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,7 +79,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 where = at(f"{path}: line {number}")
-                yield where, _parsed(path, where, line)
+                yield where, _parsed(where, line)
 
 
 def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

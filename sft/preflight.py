@@ -15,6 +15,7 @@ from ditto.memory.plan import check_gpu
 from ditto.model.adapter_check import check_adapter
 from ditto.model.exactness import check_head, check_packing
 from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
+from ditto.run import run_json
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig
 from sft.config_checks import SftRun
@@ -115,6 +116,12 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
     if choice and choice.folder:
         now = TrainedData.from_run(config, data_settings(config), train)
         lines += check_unchanged(choice.folder, now, path, bool(trainer.resume_changed))
+        before = run_json.earlier(Path(config.run.dir) / run_json.FILE).get("config", {})
+        earlier = before.get("trainer", {}).get("total_training_steps")
+        if earlier not in (None, steps) and config.optim.lr_scheduler_type != "constant":
+            lines.append(
+                f"{earlier} steps in all are now {steps}, so the learning rate jumps to the schedule of that length"
+            )
         if choice.step >= steps:
             lines.append(
                 f"NOTHING IS LEFT TO TRAIN: {steps} steps are done. For more, raise trainer.total_training_steps"

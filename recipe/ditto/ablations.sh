@@ -14,8 +14,10 @@
 # The same command continues: a finished run is not repeated, an unfinished one resumes from its newest checkpoint, and one
 # that failed is tried again. Other settings, rows, models or judges are refused: all runs of a folder share them. Ctrl-C and
 # SIGTERM finish the step of the present run, save it, and end. Exit codes: those of run_rl.sh; 1 if a run has failed.
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
 prepare

@@ -17,8 +17,10 @@
 #   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
 #   DRY_RUN=1          checks the endpoints, prints the calls and the price of sampling and evaluation, and ends
 # Settings on the command line (judge.model=..., policy.max_output_tokens=...) hold for the sampling and for the evaluation.
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 source "$ROOT/scripts/launch"
 source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"

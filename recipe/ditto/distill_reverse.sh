@@ -15,8 +15,10 @@
 #   TP, DP, PLATFORM, OPENAI_API_KEY, OPENAI_BASE_URL, JUDGE_MODEL_NAME    as in eval.sh
 #   DRY_RUN=1          checks everything, prints the plan of the training, and ends
 # Settings on the command line hold for the evaluation; those of the judge's roles and of tasks also for the training.
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 source "$ROOT/scripts/launch"
 source "$ROOT/recipe/ditto/distill_step"
 show_usage "$@"

@@ -20,8 +20,10 @@
 #   ACTOR_MODEL_PATH              one or several, space-separated: hub id, folder, global_step_N, LoRA adapter
 #   BASE_MODEL_PATH               the base model of a LoRA adapter that names none
 #   TP, DP, PLATFORM              devices per replica, number of replicas, cpu or gpu instead of the detected platform
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
 read_dry_run
@@ -42,6 +44,9 @@ case $MODE in
     exit 2 ;;
 esac
 shift
+named=${TASKS:-}${SUITE:-}
+for word in "$@"; do case $word in -* | *=*) ;; *) named+=$word ;; esac; done
+[ -n "$named" ] || [ -z "${TASK:-}" ] || refuse "TASK=$TASK is read by training. What to evaluate: TASKS=$TASK."
 words_of sets "${TASKS:+${TASKS//,/ }}"
 parallel=()
 [ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})

@@ -19,8 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-
+from ditto.run import ray_private
 from ditto.run.stop_signals import Stopped, StopSignals, kill, processes_below, shield_children
 from soul.cli.arguments import non_negative_int, positive_float, positive_int
 from soul.cli.error_border import FAILED, Parser, reports_errors
@@ -130,8 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.head.rpartition(":")[0] or not given.head.rpartition(":")[2].isdecimal():
         parser.error(f"--head {given.head}: write HOST:PORT")
     # `ray start` decides by this rule for the cluster alone: drivers would join it without the token.
-    uses_token = maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-    os.environ["RAY_AUTH_MODE"] = "token" if uses_token else "disabled"
+    os.environ["RAY_AUTH_MODE"] = "token" if ray_private.uses_token() else "disabled"
     words = start_words(given.rank, given.head, shlex.split(given.ray))
     try:
         if given.rank == 0:

@@ -17,8 +17,10 @@
 #
 # The same command resumes a run that was stopped, preempted or killed. Exit codes: 0 submitted, 2 the command or its
 # input is wrong, 1 the backend refused.
+if [ -z "${BASH_VERSION:-}" ]; then exec bash "$0" "$@"; fi  # started with sh
+[ "${BASH_SOURCE[0]}" = "$0" ] || { echo "Run it instead of sourcing it: bash ${BASH_SOURCE[0]}" >&2; return 2; }
 set -euo pipefail
-ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 source "$ROOT/scripts/launch"
 show_usage "$@"
 cluster=${PLATFORM:-gpu}

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soul.errors import SoulError, one_line
+from soul.files.downloads import remedy
 
 Record = dict[str, Any]
 Item = TypeVar("Item")
 BATCH_ROWS, BATCH_BYTES = 256, 4 << 20
 FIRST_ROWS = 256  # JSON rows whose keys are the columns of the file
 _JSON = "a row as JSON"  # the only column of a batch of JSON rows
-_POINTER = b"version https://git-lfs"
-_LFS = "It is a pointer of Git LFS, not the data: run `git lfs pull` in its repository."
 _BOM = b"\xef\xbb\xbf"
 
 Family = Literal["parquet", "json"]
@@ -94,12 +93,15 @@ def _described(path: Path) -> Iterator[Family]:
     """The format of a file; errors of this block become `BadShard`."""
     family = family_of(path)
     if family is None:
-        raise BadShard(f"{path}: files of this kind are not read. The training reads {READABLE}, and folders of them.")
+        raise BadShard(
+            f"{path}: files of this kind are not read. The training reads {READABLE}, and folders of them. Write a "
+            "table (.csv, .tsv, .xlsx) as JSON lines first: pandas' to_json(FILE, orient='records', lines=True)."
+        )
     try:
         yield family
     except (pa.ArrowException, OSError) as error:
-        remedy = _LFS if path.is_file() and path.open("rb").read(len(_POINTER)) == _POINTER else "Download it again."
-        raise BadShard(f"{path}: not a readable {family} file ({one_line(error, 200)}). {remedy}") from error
+        advice = remedy(path, "Download it again.")
+        raise BadShard(f"{path}: not a readable {family} file ({one_line(error, 200)}). {advice}") from error
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -156,8 +158,8 @@ def _parsed(line: bytes, where: str) -> Record:
             # Replace each half of a surrogate pair (a cut emoji, as an escape): no tokenizer takes it.
             row = json.loads(json.dumps(row, ensure_ascii=False).encode(errors="replace"))
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
-        remedy = _LFS if line.startswith(_POINTER) else "Fix the line, or download the file again."
-        raise BadShard(f"{where}: the line is not JSON ({error}): {line[:60]!r}. {remedy}") from error
+        advice = remedy(where.rpartition(", row ")[0], "Fix the line, or download the file again.")
+        raise BadShard(f"{where}: the line is not JSON ({error}): {line[:60]!r}. {advice}") from error
     if not isinstance(row, dict):
         raise BadShard(f"{where}: the line is {type(row).__name__}, not an object with columns: {line[:60]!r}.")
     return row

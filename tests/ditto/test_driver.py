@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -116,6 +117,20 @@ def test_a_run_without_signals_ends_as_its_trainer_does(trainer: Trainer, signal
     trainer.error = OutOfSpace("x")
     with pytest.raises(OutOfSpace):
         wait_for(object(), signals, 120.0)
+
+
+def test_a_head_that_is_gone_is_said_and_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver, "HEAD_CHECK_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        head = driver.HeadWatch(f"127.0.0.1:{server.getsockname()[1]}")
+        head.check()
+    head.check()
+    assert "(gcs_server) does not answer" in caplog.text
+    monkeypatch.setattr(driver, "HEAD_GONE_S", 0.0)
+    with pytest.raises(driver.HeadLost, match="has been gone"):
+        head.check()
 
 
 STOPS: dict[str, tuple[list[Any], bool, list[float], str, list[float]]] = {

@@ -70,14 +70,21 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     ],
     "data.sets": [(["{tmp}/nosuch"], "there is no folder {tmp}/nosuch")],
     "data.check": [
+        (
+            ["{hitom.parquet}", "--against", "{file}", "--without-overlap", "{hitom.parquet}"],
+            "is an input, too",
+        ),
+        (["{page.parquet}"], "It is a web page, not the data"),
         (["{hitom.parquet}", "--without-overlap", "{tmp}/y.parquet"], "use --against"),
     ],
     "data.hitom": [
         (["convert", "{tmp}/nosuch.json", *OUT], "{tmp}/nosuch.json"),
+        (["convert", "{page.json}", *OUT], "It is a web page, not the data"),
     ],
     **{f"data.{name}": [(["convert", "{null.json}", *OUT], "{null.json}")] for name in ("coser", "fantom", "paratomi")},
     "data.humanual": [(["convert", "--set", "chat", "{null.json}", *OUT], "{null.json}")],
     "data.mistakes": [(["convert", "{empty.csv}", *OUT], "misconception_mapping.csv")],
+    "soul.rows.convert": [(["{lines.jsonl}", "--task", "hitom", "--out", "{lines.jsonl}"], "is an input, too")],
     "data.intents": [
         (["{lines.jsonl}", "--out", "{tmp}/intents.jsonl"], "line 1: no conversation of PRISM"),
         *((["{lines.jsonl}", "--out", "{tmp}/intents.jsonl", word], "") for word in KEYS),
@@ -94,6 +101,8 @@ TEXTS = {  # file -> its content
     "null.json": b"null",
     "lines.jsonl": b'{"a": 1}\n',
     "empty.csv": b"",
+    "page.json": b"<!DOCTYPE html>\n<title>Sign in</title>",
+    "page.parquet": b"<html>",
     "file": b"x",
     "no_weights/config.json": b"{}",
     "lost_checkpoint/latest_checkpointed_iteration.txt": b"50",

@@ -118,6 +118,7 @@ LAUNCHED = [
     Mistake([], ["EXPERIMENT_NAME", "${"], {"EXPERIMENT_NAME": "a${b}"}),
     Mistake([], ["OUTPUT_DIR={w}/a file"], {"OUTPUT_DIR": "{w}/a file"}),
     Mistake([], ["TRAIN_FILES", "quote"], {"TRAIN_FILES": "'a.parquet"}),
+    Mistake(["--task", "hitom,coser"], ["no row of coser, only of hitom"], {"TRAIN_FILES": "'{w}/good.parquet'"}),
     Mistake([], ["OPENAI_BASE_URL"], {"OPENAI_BASE_URL": f"http://u:{SECRET}@127.0.0.1:9/v1"}),
 ]
 SHORT = ("data.max_prompt_length=200", "data.max_response_length=50")

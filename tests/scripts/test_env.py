@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-STACK = {"verl": "0.9.1", "ray": "2.60.0", "transformers": "5.9.0", "TransferQueue": "0.1.11", "peft": "0.21.2"}
-CPU = {**STACK, "torch": "2.13.0+cpu", "vllm": "0.28.0+cpu"}
-GPU = {**STACK, "torch": "2.13.0", "vllm": "0.28.0"}
+STACK = {"verl": "0.9.1", "ray": "2.60.0", "transformers": "5.10.4", "TransferQueue": "0.1.11", "peft": "0.21.2"}
+CPU = {**STACK, "torch": "2.13.0+cpu", "vllm": "0.31.0+cpu"}
+GPU = {**STACK, "torch": "2.13.0", "vllm": "0.31.0"}
 OURS = {"openai": "3.0", "aiohttp": "3.12", "ditto-soul": "0.2.0"}
 Env = Callable[..., str]
 

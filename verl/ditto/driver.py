@@ -21,6 +21,12 @@ logger = logging.getLogger(__name__)
 
 _REMEDY = "Run the same command again to continue from the last checkpoint."
 POLL_S = 0.2  # seconds between two checks for signals
+HEAD_CHECK_S = 5.0  # between two connections to Ray's head
+HEAD_GONE_S = 30.0  # without the head; after 60 s Ray itself ends this process, without a word
+
+
+class HeadLost(RunFailed):
+    """Ray's head process (gcs_server) is gone, and the cluster with it."""
 
 
 def train(config: DictConfig) -> None:
@@ -46,24 +52,66 @@ def train(config: DictConfig) -> None:
             judge = ray_cluster.start_judge(settings.gateway, spent, settings.cache_dir)
             signals.only_record()
             runner = remote_runner().remote()  # the actor ends with its last handle
-            wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s)
+            head = HeadWatch(ray.get_runtime_context().gcs_address)
+            wait_for(runner.run.remote(config), signals, settings.run.save_on_signal_s, head=head.check)
             del judge
         except RayError as error:
             cause = cause_of(error, settings.run_dir, started)
             if not _ended_by_watchdog(settings.run_dir, started):
                 write_failure(settings.run_dir, str(cause))
             raise cause from error
+        except HeadLost as error:
+            write_failure(settings.run_dir, str(error))
+            stop_signals.kill(stop_signals.processes_below())  # ray.shutdown would wait for the head
+            raise
         finally:
             signals.only_record()
             ray_cluster.disconnect()
 
 
-def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], float] = time.time) -> None:
+class HeadWatch:
+    """Connects to Ray's head every few seconds.
+
+    Args:
+        address: HOST:PORT of its gcs_server.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._checked = self._answered = time.monotonic()
+
+    def check(self) -> None:
+        """Warn when the head does not answer. Raises HeadLost: it has not for HEAD_GONE_S."""
+        now = time.monotonic()
+        if now - self._checked < HEAD_CHECK_S:
+            return
+        self._checked = now
+        try:
+            ray_cluster.check_reachable(self._address)
+        except OSError as error:
+            logger.warning("Ray's head process (gcs_server) does not answer: %s", error)
+            if now - self._answered > HEAD_GONE_S:
+                raise HeadLost(
+                    f"Ray's head process (gcs_server) at {self._address} has been gone for {HEAD_GONE_S:g} s. It was "
+                    f"killed, or its machine ran out of memory (`dmesg` says so). {_REMEDY}"
+                ) from None
+        else:
+            self._answered = now
+
+
+def wait_for(
+    run: Any,
+    signals: StopSignals,
+    save_s: float,
+    clock: Callable[[], float] = time.time,
+    head: Callable[[], None] = lambda: None,
+) -> None:
     """Wait until the trainer ends.
 
     Args:
         run: Ray reference to the trainer's result.
         save_s: seconds that the trainer has to finish its step and save a checkpoint after a signal.
+        head: checks the cluster's head at each poll.
 
     Raises:
         Stopped: a signal arrived; its reason says what happened to the current step.
@@ -71,6 +119,7 @@ def wait_for(run: Any, signals: StopSignals, save_s: float, clock: Callable[[], 
     """
     save_until: float | None = None
     while not ray.wait([run], timeout=POLL_S)[0]:
+        head()
         if not signals.received:
             continue
         first = signals.received[0]

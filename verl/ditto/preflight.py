@@ -27,6 +27,7 @@ from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig, Settings
+from ditto.verl_hooks import installed_verl
 from soul import tasks
 from soul.chat.template_check import BadTemplate
 from soul.errors import Mistakes
@@ -41,6 +42,8 @@ def check(config: DictConfig) -> str:
     """Check everything and plan a step. Returns the plan, for people. Raises SoulError."""
     model, setting = config.actor_rollout_ref.model, "actor_rollout_ref.model.path"
     found = Mistakes()
+    with found.of():
+        other_verl = installed_verl.describe()
     with found.of():
         settings, choice = check_settings(config)
     with found.of():
@@ -76,9 +79,13 @@ def check(config: DictConfig) -> str:
     changes = check_changes(config, choice.folder)  # once the config holds everything that is derived
     if choice.step >= (steps := training_steps(config, len(train))):
         changes += [f"NOTHING IS LEFT TO TRAIN: {steps} steps are done. Raise trainer.total_training_steps for more"]
+    lines += [("verl", other_verl)] if other_verl else []
     lines += [("chat template" if i == 0 else "", note) for i, note in enumerate(chat.format.notes)]
     lines += [("LoRA adapts", ", ".join(adapted))] if adapted else []
     lines += [("mixture", drawn)] if drawn else []
+    for split, rows in (("training", available), ("validation", tested)):
+        if copies := len(rows) - len({(row.task.name, row.row.model_dump_json(exclude={"index"})) for row in rows}):
+            lines.append(("COPIES", f"{copies} of {len(rows)} {split} rows repeat another row and count again"))
     lines += [("resume" if i == 0 else "", line) for i, line in enumerate(changes)]
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"

@@ -6,7 +6,10 @@ piece, as training builds it (`rendering.py`). What differs between the two deci
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +18,7 @@ from soul.chat.rendering import ChatRenderer
 from soul.errors import SoulError, one_line
 from soul.message import Message
 
+LIMIT_S = 30.0  # of computing; a template takes far less than one
 _SYSTEM: Message = {"role": "system", "content": "You are Mira, a florist."}
 _USERS: tuple[Message, ...] = tuple(
     {"role": "user", "content": text} for text in ("Good morning.", "Any tulips left?", "Until tomorrow then.")
@@ -65,7 +69,37 @@ def fit_template(
     Raises:
         BadTemplate: it does not show our messages, has no generation prompt, or its turns have no end.
     """
-    return _Check(tokenizer, stop_ids, template_kwargs or {}, setting).run()
+    try:
+        with _bounded():
+            return _Check(tokenizer, stop_ids, template_kwargs or {}, setting).run()
+    except _TooLong:
+        raise BadTemplate(
+            f"rendering a few short messages takes the chat template more than {LIMIT_S:g} s: it has a long loop. Use "
+            f"another one ({setting})."
+        ) from None
+
+
+class _TooLong(BaseException):
+    """The template was still rendering at the end of the time; no handler of a template's own errors catches it."""
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise _TooLong in a block that computes for longer than LIMIT_S; Python can do so in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class _Check:

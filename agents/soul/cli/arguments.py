@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from soul.files.disk_writes import probe
+from soul.files.disk_writes import limit_reached, probe
 
 Number = TypeVar("Number", int, float)
 
@@ -94,6 +94,8 @@ def output_folder(text: str) -> Path:
     try:
         probe(path)
     except OSError as error:
+        if limit := limit_reached(error):
+            raise limit from None
         raise ArgumentTypeError(f"cannot write to {path}: {error.strerror}; pass the path of another folder") from None
     return path
 

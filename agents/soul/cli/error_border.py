@@ -23,9 +23,10 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from soul.cli import logs
+from soul.cli.arguments import output_file
 from soul.cli.redaction import redact_guessing
 from soul.errors import PERMANENT, SessionError, SoulError
-from soul.files.disk_writes import is_full, out_of_space
+from soul.files.disk_writes import is_full, limit_reached, out_of_space
 
 FAILED = 1
 USER_ERROR = SoulError.exit_code
@@ -42,6 +43,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_guessing(message))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse, and refuse an output file that is one of the inputs; subcommands are parsed by this, too."""
+        given, rest = super().parse_known_args(args, namespace)
+        values = {action.dest: getattr(given, action.dest, None) for action in self._actions}
+        outputs = {action.dest: values.pop(action.dest) for action in self._actions if action.type is output_file}
+        words = (word for value in values.values() for word in (value if isinstance(value, list) else [value]))
+        inputs = {Path(word).resolve() for word in words if isinstance(word, (str, Path)) and os.path.isfile(word)}
+        for name, path in outputs.items():
+            if path is not None and Path(path).resolve() in inputs:
+                self.error(
+                    f"argument --{name.replace('_', '-')}: {path} is an input of this command; pass another path"
+                )
+        return given, rest
 
 
 class Main(Protocol):
@@ -67,7 +82,10 @@ def run_command(main: Callable[[], int | None]) -> int:
     """
     try:
         with logs.to_stderr(), _signals():
-            return main() or 0
+            code = main() or 0
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return code
     except SoulError as error:
         if error.exit_code == INTERRUPTED:
             return _interrupted(str(error))
@@ -77,9 +95,16 @@ def run_command(main: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return _interrupted("run the same command to continue.")
     except BrokenPipeError:  # the reader of our output has exited (`... | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FAILED
-    except OSError as error:
+    except (OSError, MemoryError) as error:
+        if limit := limit_reached(error):
+            return _report(str(limit), FAILED)
+        if isinstance(error, MemoryError):
+            return _report("Out of memory. Free some memory on this machine, then run the same command again.", FAILED)
+        if is_full(error) and error.filename is None and _output_is_full():
+            _drop_output()
+            return _report("Standard output takes no more: the disk is full that it is written to.", FAILED)
         if is_full(error):
             full = out_of_space(Path(error.filename).parent if error.filename else Path.cwd())
             return _report(f"{type(full).__name__}: {full}", full.exit_code)
@@ -88,6 +113,18 @@ def run_command(main: Callable[[], int | None]) -> int:
         return _report(f"{error.filename}: {error.strerror}.", USER_ERROR)
     except Exception as error:  # noqa: BLE001 - the outermost handler: anything else is a bug, and is reported
         return _report(_unexpected(error), FAILED)
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _output_is_full() -> bool:
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError as error:
+        return is_full(error)
+    return False
 
 
 @contextmanager

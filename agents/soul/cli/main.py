@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     words = list(arguments)
     if not words or words[0] in ("-h", "--help"):
-        print(usage(), file=sys.stdout if words else sys.stderr)
-        return 0 if words else 2
+        from soul.cli.error_border import run_command
+
+        return run_command(lambda: print(usage(), file=sys.stdout if words else sys.stderr)) or (0 if words else 2)
     if words[0] == "--version":
         import soul
 

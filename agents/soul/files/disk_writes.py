@@ -6,19 +6,26 @@ or not at all.
 
 import errno
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from soul.errors import OutOfSpace, SoulError
+from soul.errors import OutOfSpace, RunFailed, SoulError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PHRASES = ("no space left on device", "disk quota exceeded", "database or disk is full")
 # torch.save says "unexpected pos 576 vs 534" for any failed write.
 _TORCH_WRITER = ("inline_container", "iostream error")
 _PROBE_BYTES = 1 << 20
+# errno -> the option of `ulimit` and the name of the shell's limit.
+_LIMITS = {
+    errno.EMFILE: ("-n", resource.RLIMIT_NOFILE),
+    errno.EFBIG: ("-f", resource.RLIMIT_FSIZE),
+    errno.ENOMEM: ("-v", resource.RLIMIT_AS),
+}
 
 
 @contextmanager
@@ -83,6 +90,19 @@ def is_full(error: BaseException, folder: Path | None = None) -> bool:
     return folder is not None and any(phrase in text for phrase in _TORCH_WRITER) and not _has_room(folder)
 
 
+def limit_reached(error: BaseException) -> RunFailed | None:
+    """The error to raise if a limit of the shell (`ulimit`) caused this one."""
+    number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
+    if not isinstance(error, (OSError, MemoryError)) or number not in _LIMITS:
+        return None
+    option, limit = _LIMITS[number]
+    now = resource.getrlimit(limit)[0]
+    if now == resource.RLIM_INFINITY:
+        return None
+    what = f"{os.strerror(number)}: `ulimit {option}` of this shell allows {now if option == '-n' else now >> 10}"
+    return RunFailed(f"{what}{'' if option == '-n' else ' KiB'}. Raise it, then run the same command again.")
+
+
 def _causes(error: BaseException) -> list[BaseException]:
     """The error and its causes. Ray stores the error of another process as `cause`."""
     causes, waiting = list[BaseException](), [error]
@@ -127,6 +147,8 @@ def unwritable(name: str, folder: Path, error: OSError) -> SoulError:
     """The error to raise where an attempt to write to a folder failed; `name` is how the message refers to it."""
     if is_full(error):
         return out_of_space(folder)
+    if limit := limit_reached(error):
+        return limit
     return NotWritable(
         f"{name}: cannot write there ({error.strerror or error}). Choose a folder that you may write to."
     )

@@ -21,6 +21,7 @@ from soul import tasks
 from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError, one_line
+from soul.files.downloads import remedy
 from soul.files.whole_file import whole_file
 from soul.rows.task_files import parse_row
 
@@ -55,7 +56,7 @@ def read_records(source: str, split: str = "train") -> list[dict[str, Any]]:
     except ImportError as error:
         raise BadSettings(f"{source} does not exist. To read a data set of the hub, pip install datasets.") from error
     except Exception as error:  # noqa: BLE001 - json, csv, datasets and the network raise many kinds
-        raise BadSettings(f"{source} cannot be read: {one_line(error, 300)}") from error
+        raise BadSettings(f"{source} cannot be read: {one_line(error, 300)}. {remedy(path, '')}".strip()) from error
 
 
 def with_fields(record: Mapping[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:

@@ -15,12 +15,18 @@ from pydantic import ValidationError
 
 from soul import tasks
 from soul.errors import BadRow, UnknownTask, one_line
+from soul.files.downloads import remedy
+from soul.host_resources import free_memory
 from soul.row_fields import without_nulls
 from soul.task import Task
 from soul.task_types import Row
 from soul.validation_errors import first_problem
 
 COLUMNS = ("data_source", "extra_info")
+
+
+_MEMINFO = Path("/proc/meminfo")  # of Linux
+_EXPANSION, _ROW_BYTES = 3, 1000  # rows as Python objects, per stored byte and at least
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,17 @@ def read_rows(files: Sequence[str]) -> list[TaskRow]:
     ]
 
 
+def _check_size(file: str, metadata: pq.FileMetaData) -> None:
+    """Refuse a file whose rows would not fit into memory. The footer knows; a small file may hold billions of rows."""
+    stored = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    needed = max(_EXPANSION * stored, _ROW_BYTES * metadata.num_rows)
+    if _MEMINFO.exists() and needed > (free := free_memory(_MEMINFO)):
+        raise BadRow(
+            f"{file}: its {metadata.num_rows:,} rows need about {needed / 1e9:.1f} GB of memory, "
+            f"and {free / 1e9:.1f} GB are free. Take fewer of them, or a machine with more memory."
+        )
+
+
 def read_table(file: str) -> pa.Table:
     """The table of a task file, whose rows are not validated.
 
@@ -63,11 +80,11 @@ def read_table(file: str) -> pa.Table:
         )
     try:
         with pq.ParquetFile(file) as parquet:  # `read_table` imports pandas
+            _check_size(file, parquet.metadata)
             table = parquet.read()
     except (pa.ArrowException, OSError) as error:
-        raise BadRow(
-            f"{file}: not a readable parquet file ({one_line(error, 200)}). Build it again with python -m data.<task>."
-        ) from error
+        advice = remedy(file, "Build it again with python -m data.<task>; `soul rows` makes one of a csv or JSON file.")
+        raise BadRow(f"{file}: not a readable parquet file ({one_line(error, 200)}). {advice}") from error
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise BadRow(

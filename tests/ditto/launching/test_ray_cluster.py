@@ -88,7 +88,7 @@ def test_workers_get_the_launchers_switches_and_no_secret(monkeypatch: pytest.Mo
     }
 
 
-class Connected(Exception):
+class Connected(BaseException):
     """Ends `connect` where Ray would start."""
 
 
@@ -116,7 +116,7 @@ def test_workers_are_forked_on_a_cpu_where_the_run_starts_ray(
         raise Connected
 
     monkeypatch.setattr(ray_cluster.ray, "init", init)
-    monkeypatch.setattr(ray_cluster, "_check_reachable", lambda _address: None)
+    monkeypatch.setattr(ray_cluster, "check_reachable", lambda _address: None)
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(Connected):
         ray_cluster.connect(made)

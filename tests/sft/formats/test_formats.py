@@ -189,7 +189,9 @@ def test_memory_does_not_grow_with_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         ("a.json", b'[{"text": {"x": 1, "x": 1}}]', "the key 'x' occurs twice"),
         ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
         ("a.parquet", b"version https://git-lfs.github.com/spec/v1\n", "run `git lfs pull`"),
-        ("a.jsonl", b"<!DOCTYPE html>\n", "row 0: the line is not JSON"),
+        ("a.jsonl", b"<!DOCTYPE html>\n", "It is a web page, not the data"),
+        ("a.parquet", b"\n<html><head>", "It is a web page, not the data"),
+        ("a.csv", b"text\na\n", "Write a table (.csv, .tsv, .xlsx) as JSON lines first"),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from omegaconf import OmegaConf
 
+from ditto.run import run_json
 from ditto.run.checkpoint import TRACKER, partial_dir, publish
 from ditto.settings import BadConfig
 from recipe.demo import tiny_model
@@ -66,10 +67,12 @@ def test_it_goes_on_from_there_and_forgets_what_comes_again(
     for saved in (4, 8):
         save(tmp_path, saved)
     (tmp_path / "global_step_8/actor/ranks.json").unlink()
+    run_json.write_facts(tmp_path, 0, {"config": {"trainer": {"total_training_steps": 8}}})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": each}) + "\n" for each in range(1, 11)))
     assert launch(world, tmp_path, "trainer.total_training_steps=4") == 0 and started == [tmp_path / "global_step_4"]
     plan = capsys.readouterr().out
     assert "resumes after step 4" in plan and "set aside" in plan
+    assert "8 steps in all are now 4, so the learning rate jumps" in plan
     assert "NOTHING IS LEFT TO TRAIN: 4 steps are done" in plan
     kept = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert (tmp_path / TRACKER).read_text() == "4" and kept == [1, 2, 3, 4]

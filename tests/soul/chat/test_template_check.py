@@ -1,9 +1,11 @@
 """Chat templates of many families: the context of a dialogue is the same in training as served, token by token."""
 
+import copy
 import re
 
 import pytest
 
+from soul.chat import template_check
 from soul.chat.rendering import ChatRenderer
 from soul.chat.template_check import BadTemplate, fit_template
 from tests.soul.chat.families import FAMILIES, OWN_TURNS, stop_ids, tokenizer_of
@@ -53,6 +55,15 @@ def test_a_dialogue_that_grows_turn_by_turn_is_the_served_one(name):
                 assert growth is not None
                 text, ids = growth.text, [*ids, *growth.ids]
                 assert ids == served.ids(served.text(conversation)), (tokenizer.decode(ids), text)
+
+
+def test_a_template_with_a_long_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_check, "LIMIT_S", 0.5)
+    tokenizer = copy.copy(tokenizer_of("Llama 3"))
+    loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = loop + tokenizer.chat_template
+    with pytest.raises(BadTemplate, match="has a long loop"):
+        fit_template(tokenizer, stop_ids("Llama 3"), setting="model.chat_template")
 
 
 def test_a_turn_that_the_server_would_show_differently_does_not_grow():

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
-from verl.protocol import DataProto
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.workers.utils.padding import response_to_nested
 
@@ -28,6 +27,7 @@ from ditto.objectives.losses import ADVANTAGES, DISTILL_WEIGHTS, LOSS_WEIGHTS, R
 from ditto.settings import Settings
 from soul.errors import RunFailed
 from soul.record import SessionRecord
+from verl import DataProto
 
 
 class MissingSessions(RunFailed):

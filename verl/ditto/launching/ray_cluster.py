@@ -17,7 +17,6 @@ from uuid import uuid4
 
 import ray
 from omegaconf import DictConfig, OmegaConf
-from ray._private.services import canonicalize_bootstrap_address
 from ray.exceptions import RayError
 from verl.single_controller.ray.base import ResourcePoolManager
 from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV, get_ppo_ray_runtime_env
@@ -26,6 +25,7 @@ from ditto.judging import actor as judge_actor
 from ditto.launching import fork_server
 from ditto.launching.placement import on_node
 from ditto.launching.variables import cpu_variables
+from ditto.run import ray_private
 from ditto.run.stop_signals import kill, processes_below, shield_children
 from ditto.verl_hooks import compat
 from soul.cli import logs
@@ -69,23 +69,22 @@ def connect(config: DictConfig) -> None:
     settings: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = _runtime_env(config, settings.pop("runtime_env", None) or {})
     try:
-        address = canonicalize_bootstrap_address(settings.get("address"), settings.get("_temp_dir"))
+        address = ray_private.cluster_address(settings.get("address"), settings.get("_temp_dir"))
         if address is not None:
-            _check_reachable(address)
+            check_reachable(address)
             settings = {key: value for key, value in settings.items() if key not in _NEW_CLUSTER_ONLY}
             logger.info("Joining the Ray cluster at %s", address)
         elif config.trainer.device == "cpu" and runtime_env.get("py_executable") is None:
             runtime_env["py_executable"] = fork_server.command()
         with shield_children():
             ray.init(**settings, runtime_env=runtime_env)
-    except (OSError, ValueError, RuntimeError, RayError) as error:  # from ray.init and from the socket
+    except Exception as error:  # noqa: BLE001 - Ray raises Exception itself where its processes do not start in time
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise BadCluster(
-            f"Cannot connect to Ray: {one_line(error, 600)} {'' if cause is error else one_line(cause, 600)} The "
-            "address of a running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last "
-            "`ray start` on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
+            f"Cannot connect to Ray: {one_line(error, 600)} {'' if cause is error else one_line(cause, 600)} "
+            f"{_remedy(str(cause))}"
         ) from error
     try:
         _check_size(config)
@@ -93,6 +92,21 @@ def connect(config: DictConfig) -> None:
     except BadCluster:
         ray.shutdown()
         raise
+
+
+def _remedy(cause: str) -> str:
+    """What to do about an error of `ray.init`."""
+    if "AF_UNIX path length" in cause:
+        return "Ray's sockets are below RAY_TMPDIR or TMPDIR: set RAY_TMPDIR to a short path, such as /tmp."
+    if "timed out during startup" in cause:
+        return (
+            "This machine was too busy for Ray's processes, or has no room for them (memory, `ulimit -u`). Their logs "
+            "are in RAY_TMPDIR (/tmp)/ray/session_latest/logs. Run the same command again."
+        )
+    return (
+        "The address of a running cluster comes from RAY_ADDRESS, from ray_kwargs.ray_init.address, or from the last "
+        "`ray start` on this machine. Set RAY_ADDRESS=local to start a separate cluster for this run."
+    )
 
 
 def disconnect() -> None:
@@ -114,7 +128,7 @@ def start_judge(settings: GatewaySettings, spent_usd: float, cache_dir: Path) ->
         ) from error
 
 
-def _check_reachable(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Connect to the address once. Without this check, `ray.init` retries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:

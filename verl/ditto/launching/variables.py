@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -16,9 +16,10 @@ from omegaconf import DictConfig
 from ditto.launching.override_parser import quoted
 from ditto.settings import BadConfig
 from soul import tasks
-from soul.errors import BadSettings
+from soul.errors import BadSettings, SoulError
 from soul.files.disk_writes import check_writable
 from soul.host_resources import THREAD_VARIABLES, physical_cores
+from soul.rows.task_files import read_table
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,9 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
     data = Path(environment.get("DATA_DIR") or "data")
     train = [str(data / "sim_rl_data" / f"{launch.train}.parquet") for launch in launches]
     val = [str(_validation_file(launch, data)) for launch in launches]
-    train = names_in("TRAIN_FILES", environment) or train
+    if given := names_in("TRAIN_FILES", environment):
+        _check_every_task_has_rows(task, [launch.task for launch in launches], given)
+    train = given or train
     words = [
         *_common(environment, f"ditto-rl-{task.replace(',', '+')}"),
         quoted("data.train_files", train, "TRAIN_FILES"),
@@ -87,6 +90,22 @@ def rl_words(task: str, environment: Mapping[str, str]) -> list[str]:
     if model := environment.get("ACTOR_MODEL_PATH"):
         words.append(quoted("actor_rollout_ref.model.path", model, "ACTOR_MODEL_PATH"))
     return words + _numbers(environment, _NUMBERS)
+
+
+def _check_every_task_has_rows(task: str, names: Sequence[str], files: Sequence[str]) -> None:
+    """Refuse files without a row of one of several tasks that TASK lists. What cannot be read is reported later."""
+    if "," not in task or not all(Path(file).is_file() for file in files):
+        return
+    try:
+        found = {str(name) for file in files for name in read_table(file)["data_source"].unique().to_pylist()}
+        rows = {tasks.load(name).name for name in found}
+    except SoulError:
+        return
+    if lacking := [name for name in names if tasks.load(name).name not in rows]:
+        raise BadConfig(
+            f"TASK={task}: TRAIN_FILES have no row of {', '.join(lacking)}, only of {', '.join(sorted(rows))}. Add its "
+            "file, or leave the task out."
+        )
 
 
 def _validation_file(split: tasks.TrainingSplit, data: Path) -> Path:

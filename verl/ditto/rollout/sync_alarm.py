@@ -26,12 +26,12 @@ import ray
 import torch
 from omegaconf import DictConfig
 from tensordict import TensorDict
-from verl.protocol import DataProto
 from verl.utils.debug.metrics import calculate_debug_metrics
 
 from ditto.batch.jagged import per_token
 from ditto.batch.step_batch import StepBatch
 from soul.errors import RunFailed
+from verl import DataProto
 
 PROBE_TEXT = "Ask me anything about the story, and I will answer as its main character would."
 PROBE_TOKENS = 16

@@ -14,6 +14,8 @@ from types import FrameType
 
 import psutil
 
+from ditto.run import ray_private
+
 # SIGHUP is a lost ssh, except under nohup; SIGUSR1 is a batch system's warning before the time is up.
 STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 EXIT_CODES = tuple(128 + number for number in STOP)  # by shell convention
@@ -97,42 +99,23 @@ def shield_children() -> Iterator[None]:
 
 def report_begun() -> None:
     """Trainer: report that the first step has begun."""
-    _put(_BEGUN, "1")
+    ray_private.put(_BEGUN, "1")
 
 
 def has_begun() -> bool:
     """Driver: true once the trainer has reported its first step."""
-    return _get(_BEGUN) is not None
+    return ray_private.get(_BEGUN) is not None
 
 
 def request_stop(save_until: float) -> None:
     """Driver: ask the trainer to stop after its step, and to save it if it can begin before this time (unix time)."""
-    _put(_SAVE_UNTIL, str(save_until))
+    ray_private.put(_SAVE_UNTIL, str(save_until))
 
 
 def save_until() -> float | None:
     """Trainer: the deadline of the driver's request, in seconds since the epoch; None if there is no request."""
-    value = _get(_SAVE_UNTIL)
+    value = ray_private.get(_SAVE_UNTIL)
     return None if value is None else float(value)
-
-
-def _key(name: str) -> bytes:
-    import ray  # here: supervised training handles signals without Ray
-
-    return f"ditto:{ray.get_runtime_context().get_job_id()}:{name}".encode()
-
-
-def _put(name: str, value: str) -> None:
-    from ray.experimental import internal_kv
-
-    internal_kv._internal_kv_put(_key(name), value.encode())
-
-
-def _get(name: str) -> str | None:
-    from ray.experimental import internal_kv
-
-    value: bytes | None = internal_kv._internal_kv_get(_key(name))
-    return None if value is None else value.decode()
 
 
 def processes_below(pid: int | None = None) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""Patches that verl 0.9.1 and vLLM 0.28 need to run on a CPU. None of the four is active on a GPU.
+"""Patches that verl 0.9.1 and vLLM 0.31 need to run on a CPU, or together. None of the four is active on a GPU.
 
 1. verl 0.9.1 builds the process-group backend "cpu:gloo,cpu:gloo" on a CPU (verl/utils/distributed.py); torch refuses
    a device named twice.
@@ -9,6 +9,9 @@
    of the whole model, which packs them anew. Packed weights halve the time of a step of 8 sequences or more.
 4. vLLM's CPU build copies an adapter's factors once for every token (`lora_b_weights[lora_indices_tensor]`): three
    quarters of the sampling time of a LoRA run. A run has one adapter, so its factors serve all tokens.
+
+On every platform: verl 0.9.1 asks a model's `WeightsMapper` for `get_unstacked_mapper` when it syncs an adapter; vLLM
+0.29 named it `get_rename_mapper`, so that the first sync of a LoRA run would fail.
 
 `tests/ditto/verl_hooks/test_compat.py` fails as soon as one of them is no longer needed.
 
@@ -52,15 +55,18 @@ def patch_for_cpu() -> None:
 
 
 def patch_vllm() -> None:
-    """Apply patches 3 and 4. vLLM calls this in each of its processes (entry-point group `vllm.general_plugins`).
+    """Apply patches 3 and 4, and name the mapper. vLLM calls this in each of its processes (`vllm.general_plugins`).
 
     It is our only entry into these processes, so what a GPU needs there is set here, too: the name of the run's socket,
     and vLLM's own sampler. FlashInfer's, which vLLM prefers, needs nvcc; requirements/gpu.txt is without FlashInfer.
     """
     name_for_engine()
     os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+    from vllm.model_executor.models.utils import WeightsMapper
     from vllm.platforms import current_platform
 
+    if not hasattr(WeightsMapper, "get_unstacked_mapper"):
+        WeightsMapper.get_unstacked_mapper = WeightsMapper.get_rename_mapper
     if not current_platform.is_cpu():
         return
     import vllm.model_executor.layers.utils as layers
