@@ -1,16 +1,21 @@
 """`benchmarks.learning`: its runs, and the statistics of its tables."""
 
 import math
+import re
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import learning
-from benchmarks.learning import ARMS, Result
+from benchmarks.learning import ARMS, Result, results
 from benchmarks.learning_table import at_tokens, interval, largest_fall, p_value, write_figures, write_table
+from benchmarks.side_by_side import ROOT
 from ditto.objectives import OBJECTIVES
 from soul.errors import BadSettings
+
+PAGE, MEASUREMENTS = ROOT / "docs/learning.md", [ROOT / "benchmarks/measurements/learning"]
 
 
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
@@ -23,11 +28,29 @@ def test_every_objective_that_needs_no_checkpoints_is_an_arm() -> None:
     assert {name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"} <= set(ARMS)
 
 
-def test_the_permutation_test_is_exact() -> None:
-    assert p_value([1.0, 1.1, 1.2, 1.3, 1.4], [0.1, 0.2, 0.3, 0.4, 0.5]) == pytest.approx(2 / 252)
-    assert p_value([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]) == pytest.approx(2 / 20)
-    assert p_value([0.1, 0.9], [0.1, 0.9]) == 1.0
-    assert math.isnan(p_value([0.1], [0.4, 0.5]))
+def test_the_permutation_test_is_exact_and_deals_each_world_by_itself() -> None:
+    apart = ([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
+    assert p_value(([1.0, 1.1, 1.2, 1.3, 1.4], [0.1, 0.2, 0.3, 0.4, 0.5])) == pytest.approx(2 / 252)
+    assert p_value(apart) == pytest.approx(2 / 20) and p_value(apart, apart) == pytest.approx(2 / 400)
+    assert p_value(([0.1, 0.9], [0.1, 0.9])) == 1.0
+    assert math.isnan(p_value(([0.1], [0.4, 0.5])))
+
+
+def test_the_page_holds_the_numbers_of_the_runs() -> None:
+    runs = [each for folder in MEASUREMENTS for each in results(folder)]
+    page = PAGE.read_text().splitlines()
+    rows = [line for line in page if re.match(r"\| \S+ \| \d \|", line)]
+    assert len(rows) > 11 and set(rows) <= set(write_table(runs).splitlines())
+    stories = [{run.arm: [] for run in runs}, {run.arm: [] for run in runs}]
+    for run in (run for run in runs if run.regime == "very rare" and run.how == "one_process"):
+        stories[run.task == "paratomi"][run.arm].append(run.sampled)
+    text = " ".join(page)
+    for arm, rival in (("ditto", "grpo"), ("ditto", "ditto_no_feedback_loss")):
+        lead = statistics.fmean(statistics.fmean(s[arm]) - statistics.fmean(s[rival]) for s in stories)
+        p = p_value(*((s[arm], s[rival]) for s in stories))
+        assert f"{lead:.2f} of accuracy" in text and f"(p = {p:.3f}, " in text
+    luck = stories[0]["grpo"] + stories[1]["grpo"]
+    assert (sum(end >= 0.95 for end in luck), sum(end < 0.5 for end in luck)) == (4, 4)
 
 
 def test_a_fall_is_between_two_steps_and_a_budget_ends_at_a_step() -> None:
