@@ -44,6 +44,11 @@ OVERRIDES = (
     *("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.rollout.n=6"),
     *("actor_rollout_ref.actor.optim.lr=3e-5", "trainer.test_freq=12", "trainer.val_before_train=true"),
     "actor_rollout_ref.rollout.val_kwargs.n=2",
+    # A step's sequences are short: in pieces of this size they fit into memory without a second forward pass.
+    *(
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=2048",
+        "actor_rollout_ref.model.enable_gradient_checkpointing=false",
+    ),
 )
 _ASSISTANT = re.compile(
     r"\b(the user|(help|assist) you|i'd be happy|i'm (glad|happy|here)|(i can|let me) (help|assist|know)|sure|"
