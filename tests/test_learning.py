@@ -76,6 +76,19 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert file.name == "learning-usual-sotopia-2-steps-cluster.svg" and "secret" in file.read_text()
 
 
+def test_a_longer_run_is_read_where_a_run_of_ditto_has_spent_as_much() -> None:
+    runs = [run("ditto", seed, [0.1, 0.2]) for seed in (1, 2)] + [run("grpo", seed, [0.1] * 6) for seed in (1, 2)]
+    for each in runs:
+        short = each.arm == "ditto"
+        each.heldback = [(0, 0.1), (2, 0.5 if short else 0.2), *([] if short else [(4, 0.3), (6, 0.6)])]
+        each.tokens, each.cpu = (
+            ([200.0, 400.0], [3.0, 6.0]) if short else ([100.0 * n for n in range(1, 7)], [*range(1, 7)])
+        )
+    table = write_table(runs).split("equal budgets**")[1]
+    assert "| ditto | 2 | 0.100 | 0.500 (0.500 to 0.500) |  | 0.500" in table
+    assert "| grpo | 2 | 0.100 | 0.200 (0.200 to 0.200) | 1.00 | 0.300 (0.300 to 0.300) | 1.00 | 0.600 (" in table
+
+
 def test_regimes_of_a_task_stand_in_one_table() -> None:
     runs = [run("grpo", seed, [0.4, 0.6], 0.7 + seed / 10) for seed in (1, 2)]
     assert "regime by regime" not in write_table(runs)

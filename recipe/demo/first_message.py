@@ -15,6 +15,7 @@ advice mostly the person. Then the model knows how people write, does so when it
 import json
 import random
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -116,11 +117,12 @@ def split(people: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]
 
 
 def register(folder: Path) -> str:
-    """Write the entry point of this module's task, as an installer would, and return the PYTHONPATH that finds it."""
+    """Register this module's task as an installer would, here and, with the returned PYTHONPATH, in other processes."""
     info = folder / "plugin" / "first_message-1.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first-message\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[soul.tasks]\nfirst_message = recipe.demo.first_message:FirstMessage\n")
+    sys.path.append(str(info.parent))
     return f"{info.parent}:{Path(__file__).resolve().parents[2]}"
 
 
