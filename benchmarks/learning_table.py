@@ -96,8 +96,9 @@ def write_table(runs: Sequence[Result]) -> str:
 
 
 def heldback_at(run: Result, spent: Sequence[float], budget: float) -> float:
-    """Reward on the held-back rows in the last validation within a budget; `spent` is by step."""
-    return [value for step, value in run.heldback if step == 0 or spent[step - 1] <= budget * 1.02][-1]
+    """Reward on the held-back rows in the first validation after a budget is spent, or the last; `spent` is by step."""
+    later = [value for step, value in run.heldback if step and spent[step - 1] >= 0.97 * budget]
+    return [*later, run.sampled][0]
 
 
 def _budget_table(world: str, runs: Sequence[Result]) -> Iterator[str]:

@@ -80,6 +80,7 @@ def test_a_longer_run_is_read_where_a_run_of_ditto_has_spent_as_much() -> None:
     runs = [run("ditto", seed, [0.1, 0.2]) for seed in (1, 2)] + [run("grpo", seed, [0.1] * 6) for seed in (1, 2)]
     for each in runs:
         short = each.arm == "ditto"
+        each.sampled = 0.6
         each.heldback = [(0, 0.1), (2, 0.5 if short else 0.2), *([] if short else [(4, 0.3), (6, 0.6)])]
         each.tokens, each.cpu = (
             ([200.0, 400.0], [3.0, 6.0]) if short else ([100.0 * n for n in range(1, 7)], [*range(1, 7)])
