@@ -24,11 +24,11 @@ matplotlib.rcParams["svg.hashsalt"] = "ditto"  # the same numbers give the same 
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
 
 BASELINE, LEADER = "grpo", "ditto"
-SUMMARY = (
-    "very rare, hitom, 40 steps, one_process",
-    "very rare, paratomi, 40 steps, one_process",
-    "usual, sotopia, 15 steps, one_process",
-)
+SUMMARY: dict[str, Callable[[Result], float]] = {
+    "very rare, hitom, 40 steps, one_process": lambda run: run.sampled,
+    "very rare, paratomi, 40 steps, one_process": lambda run: run.sampled,
+    "usual, sotopia, 15 steps, one_process": lambda run: at_end(run.secondary["secret"]),
+}
 BUDGETS: dict[str, Callable[[Result], Sequence[float]]] = {
     "steps": lambda run: range(1, len(run.drafts) + 1),
     "tokens": lambda run: run.tokens,
@@ -132,25 +132,21 @@ def _summary_table(worlds: Mapping[str, Sequence[Result]]) -> Iterator[str]:
     """Both tasks of stories against the baseline in one test, and a metric that the reward of a third does not see."""
     if not set(SUMMARY) <= set(worlds):
         return
-    hitom, paratomi, sotopia = (_grouped(worlds[name], lambda run: run.arm) for name in SUMMARY)
-
-    def held(runs: Sequence[Result]) -> list[float]:
-        return [run.sampled for run in runs]
-
-    def secret(runs: Sequence[Result]) -> list[float]:
-        return [at_end(run.secondary["secret"]) for run in runs]
-
-    arms = sorted(set(hitom) & set(paratomi) & set(sotopia), key=lambda a: -sum(held(hitom[a])) / len(hitom[a]))
+    hitom, paratomi, secret = (
+        {arm: list(map(measure, of_arm)) for arm, of_arm in _grouped(worlds[name], lambda run: run.arm).items()}
+        for name, measure in SUMMARY.items()
+    )
+    arms = sorted(set(hitom) & set(paratomi) & set(secret), key=lambda arm: -statistics.fmean(hitom[arm]))
     rivals = [arm for arm in arms if arm != BASELINE]
-    stories = [p_value(*((held(world[arm]), held(world[BASELINE])) for world in (hitom, paratomi))) for arm in rivals]
-    secrets = [p_value((secret(sotopia[arm]), secret(sotopia[BASELINE]))) for arm in rivals]
+    stories = [p_value(*((world[arm], world[BASELINE]) for world in (hitom, paratomi))) for arm in rivals]
+    secrets = [p_value((secret[arm], secret[BASELINE])) for arm in rivals]
     tested = dict(zip(rivals, zip(stories, holm(stories), secrets, holm(secrets), strict=True), strict=True))
     yield f"**{'; '.join(SUMMARY)}**: mean (worst seed); p against {BASELINE}, and corrected by Holm for its column.\n"
     yield _header("objective", "seeds", "Hi-ToM", "ParaToMi", "p", "Holm", "Sotopia: secret", "p", "Holm")
     for arm in arms:
-        ends = [f"{statistics.fmean(held(w[arm])):.3f} ({min(held(w[arm])):.3f})" for w in (hitom, paratomi)]
+        ends = [f"{statistics.fmean(world[arm]):.3f} ({min(world[arm]):.3f})" for world in (hitom, paratomi)]
         ps = [f"{p:.3f}" for p in tested[arm]] if arm in tested else [""] * 4
-        yield _row([f"`{arm}`", str(len(hitom[arm])), *ends, *ps[:2], _mean(secret(sotopia[arm])), *ps[2:]])
+        yield _row([f"`{arm}`", str(len(hitom[arm])), *ends, *ps[:2], _mean(secret[arm]), *ps[2:]])
 
 
 def _worlds(runs: Iterable[Result]) -> dict[str, list[Result]]:

@@ -143,7 +143,7 @@ def train_real(folder: Path, people: Path, overrides: Sequence[str]) -> None:
             first_message.prepare(folder, model, people)
     endpoint = {"PYTHONPATH": first_message.register(folder)}
     with judge() as variables, stage("DITTO on real Ray, FSDP2 and vLLM"):
-        settings = [*first_message.OVERRIDES, "trainer.total_training_steps=12", *overrides]
+        settings = [*first_message.OVERRIDES, "trainer.total_training_steps=8", *overrides]
         train(folder, folder / "warm", settings, {**variables, **endpoint})
     first_message.show(folder / "heldback.parquet", folder / "run")
 
