@@ -1,6 +1,7 @@
 """Train the demo's model with every objective, over several seeds, and compare what it learns.
 
     python -m benchmarks.learning run --folder DIR [--task hitom] [--regime usual] [--arms grpo,ditto] [--seeds 5]
+    python -m benchmarks.learning run --folder DIR --task first_message --model FOLDER --people FOLDER
     python -m benchmarks.learning table --folder DIR [--arms grpo,ditto] [--figures DIR]
 
 A run is the demo's (`recipe/demo`): Ray, FSDP2 and vLLM on a CPU. Runs of a table have the same number of drafts and
