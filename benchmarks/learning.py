@@ -69,7 +69,7 @@ class Result:
         how: "cluster"; "one_process" for runs of a trainer that is no longer in the repository.
         gap: mean of refined - draft over sessions that have both.
         heldback: step, and mean reward on the held-back rows after it.
-        cpu: CPU seconds of all processes up to the end of each step, from the end of the start-up on.
+        cpu: CPU seconds of all processes up to the end of each step, without start-up and validations.
         secondary: the world's other metrics of each step by name.
     """
 
@@ -151,6 +151,9 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
             process.kill()
     if code != 0:
         raise RuntimeError(f"{result.name} ended with code {code}: see {home / 'log.txt'}")
+    for line in (home / "run" / "metrics.jsonl").read_text().splitlines():
+        result.add_step(json.loads(line))
+    result.cpu = result.cpu if len(result.cpu) == len(result.drafts) else []  # it ended before the last look
     _, result.sampled = result.heldback[-1]
     keep(folder, result)
     shutil.rmtree(home)
@@ -158,20 +161,19 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
 
 
 def follow(process: subprocess.Popen[bytes], metrics: Path, result: Result) -> int:
-    """Take over each step of a run when it has ended, with the CPU time by then. Returns the exit code."""
-    read, started, limit = 0, None, time.monotonic() + TIME_LIMIT_S
-    while True:
-        code = process.poll()
-        lines = metrics.read_text().splitlines(keepends=True) if metrics.is_file() else []
-        for line in (line for line in lines[read:] if line.endswith("\n")):
-            read += 1
-            result.add_step(json.loads(line))
-            spent = cpu_seconds(process.pid)
-            started = spent if started is None else started
-            result.cpu += [spent - started] * (len(result.drafts) - len(result.cpu))
-        if code is not None or time.monotonic() > limit:
-            return -1 if code is None else code
+    """Note the CPU time of each step when its line appears. Returns the exit code.
+
+    What a validation took is not counted, nor what came before it if it was the one before the first step.
+    """
+    left_out, last, validations, limit = 0.0, 0.0, 0, time.monotonic() + TIME_LIMIT_S
+    while (code := process.poll()) is None and time.monotonic() < limit:
+        text, spent = metrics.read_text() if metrics.is_file() else "", cpu_seconds(process.pid)
+        if (steps := text.count('"ditto/reward_draft"')) > len(result.cpu):
+            result.cpu, last = [*result.cpu, *[spent - left_out] * (steps - len(result.cpu))], spent
+        if (found := text.count(f'"val/{result.task}/reward"')) > validations:
+            left_out, validations = left_out + spent - last, found
         time.sleep(0.5)
+    return -1 if code is None else code
 
 
 def cpu_seconds(pid: int) -> float:
