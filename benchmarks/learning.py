@@ -1,6 +1,7 @@
 """Train the demo's model with every objective, over several seeds, and compare what it learns.
 
     python -m benchmarks.learning run --folder DIR [--task hitom] [--regime usual] [--arms grpo,ditto] [--seeds 5]
+    python -m benchmarks.learning run --folder DIR --task first_message --model FOLDER --people FOLDER
     python -m benchmarks.learning table --folder DIR [--arms grpo,ditto] [--figures DIR]
 
 A run is the demo's (`recipe/demo`): Ray, FSDP2 and vLLM on a CPU. Runs of a table have the same number of drafts and
@@ -11,20 +12,24 @@ An arm is an objective, or a setting whose effect on stability is measured (ARMS
 (`learning_worlds.py`).
 """
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning_worlds import WORLDS
-from benchmarks.side_by_side import ROOT, TIME_LIMIT_S, console
+import psutil
+
+from benchmarks.learning_worlds import WORLDS, real
+from benchmarks.side_by_side import ROOT, console
 from ditto.objectives import OBJECTIVES
 from recipe.demo import coach
 from recipe.demo.run import ON_A_CPU
@@ -36,6 +41,7 @@ from soul.testing import FakeOpenAI
 
 RESULTS = "results.jsonl"  # in a folder of runs, one line for each
 SECONDARY = "ditto/secondary/"
+TIME_LIMIT_S = 3 * 3600  # of a run, on a busy machine
 SAMPLES = 4  # per held-back row, in each validation
 TRAINER = (sys.executable, str(ROOT / "train_ppo.py"))
 _WRITING = threading.Lock()  # runs finish in threads
@@ -63,6 +69,7 @@ class Result:
         how: "cluster"; "one_process" for runs of a trainer that is no longer in the repository.
         gap: mean of refined - draft over sessions that have both.
         heldback: step, and mean reward on the held-back rows after it.
+        cpu: CPU seconds of all processes up to the end of each step, without start-up and validations.
         secondary: the world's other metrics of each step by name.
     """
 
@@ -79,6 +86,7 @@ class Result:
     gap: list[float | None] = field(default_factory=list)
     heldback: list[tuple[int, float]] = field(default_factory=list)
     secondary: dict[str, list[float | None]] = field(default_factory=dict)
+    cpu: list[float] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -88,7 +96,9 @@ class Result:
 
     def add_step(self, numbers: Mapping[str, float]) -> None:
         """Take over a line of metrics.jsonl; steps in order, lines without a training step are left out."""
+        value = numbers.get(f"val/{self.task}/reward")
         if "ditto/reward_draft" not in numbers:
+            self.heldback += [] if value is None or self.drafts else [(0, value)]
             return
         refined = numbers["ditto/share_refined"] * numbers.get("ditto/response_tokens_refined", 0.0)
         sampled = numbers["ditto/sessions"] * (numbers.get("ditto/response_tokens_draft", 0.0) + refined)
@@ -96,7 +106,7 @@ class Result:
         self.refined.append(numbers.get("ditto/reward_refined"))
         self.tokens.append(sampled + (self.tokens[-1] if self.tokens else 0.0))
         self.gap.append(numbers.get("ditto/gap"))
-        if (value := numbers.get(f"val/{self.task}/reward")) is not None:
+        if value is not None:
             self.heldback.append((len(self.drafts), value))
         for minor in WORLDS[self.task, self.regime].secondary:
             self.secondary.setdefault(minor, []).append(numbers.get(f"{SECONDARY}{self.task}/{minor}"))
@@ -132,20 +142,49 @@ def train(result: Result, world: Path, folder: Path, children: list[subprocess.P
     with FakeOpenAI(judging, coach.MODEL) as judge, (home / "log.txt").open("w") as log:
         command = [*TRAINER, *words(result, world, home / "run")]
         environment = {**os.environ, **ON_A_CPU, "OPENAI_BASE_URL": judge.url, "OPENAI_API_KEY": "offline"}
+        environment |= WORLDS[result.task, result.regime].environment(world)
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         children.append(process)
         try:
-            code = process.wait(TIME_LIMIT_S)
+            code = follow(process, home / "run" / "metrics.jsonl", result)
         finally:
             process.kill()
     if code != 0:
         raise RuntimeError(f"{result.name} ended with code {code}: see {home / 'log.txt'}")
     for line in (home / "run" / "metrics.jsonl").read_text().splitlines():
         result.add_step(json.loads(line))
+    result.cpu = result.cpu if len(result.cpu) == len(result.drafts) else []  # it ended before the last look
     _, result.sampled = result.heldback[-1]
     keep(folder, result)
     shutil.rmtree(home)
     return result
+
+
+def follow(process: subprocess.Popen[bytes], metrics: Path, result: Result) -> int:
+    """Note the CPU time of each step when its line appears. Returns the exit code.
+
+    What a validation took is not counted, nor what came before it if it was the one before the first step.
+    """
+    left_out, last, validations, limit = 0.0, 0.0, 0, time.monotonic() + TIME_LIMIT_S
+    while (code := process.poll()) is None and time.monotonic() < limit:
+        text, spent = metrics.read_text() if metrics.is_file() else "", cpu_seconds(process.pid)
+        if (steps := text.count('"ditto/reward_draft"')) > len(result.cpu):
+            result.cpu, last = [*result.cpu, *[spent - left_out] * (steps - len(result.cpu))], spent
+        if (found := text.count(f'"val/{result.task}/reward"')) > validations:
+            left_out, validations = left_out + spent - last, found
+        time.sleep(0.5)
+    return -1 if code is None else code
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of all that descend from it."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in (root := psutil.Process(pid), *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+    return total
 
 
 def keep(folder: Path, result: Result) -> None:
@@ -228,6 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     runner.add_argument("--seeds", type=positive_int, default=5)
     runner.add_argument("--steps", type=positive_int, default=15)
+    runner.add_argument("--model", type=existing_folder, help="of --task first_message: a chat model to start from")
+    runner.add_argument("--people", type=existing_folder, help="of --task first_message: MirrorBench's files")
     runner.add_argument("--at-a-time", type=positive_int, default=2)
     table = commands.add_parser("table", help="print tables of the runs that are there, as Markdown")
     table.add_argument("--folder", type=existing_folder, required=True)
@@ -245,6 +286,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if (args.task, args.regime) not in WORLDS:
         raise BadSettings(f"--regime: {args.task} has no regime {args.regime!r}.")
+    if args.model and args.people:
+        WORLDS["first_message", "usual"] = real(args.model, args.people)
     seeds, arms = range(1, args.seeds + 1), _arms(args.arms)
     todo = [Result(args.regime, arm, seed, args.steps, task=args.task) for seed in seeds for arm in arms]
     return int(run(args.folder, todo, args.at_a_time) > 0)

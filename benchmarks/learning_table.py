@@ -8,21 +8,32 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-from scipy.stats import permutation_test
 
 from benchmarks.learning import Result
 from benchmarks.learning_worlds import WORLDS
+from soul.metrics.intervals import holm
 
 matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "ditto"  # the same numbers give the same file
 from matplotlib import pyplot  # noqa: E402 - the backend without a display comes first
 
-BASELINE = "grpo"
+BASELINE, LEADER = "grpo", "ditto"
+SUMMARY: dict[str, Callable[[Result], float]] = {
+    "very rare, hitom, 40 steps, one_process": lambda run: run.sampled,
+    "very rare, paratomi, 40 steps, one_process": lambda run: run.sampled,
+    "usual, sotopia, 15 steps, one_process": lambda run: at_end(run.secondary["secret"]),
+}
+BUDGETS: dict[str, Callable[[Result], Sequence[float]]] = {
+    "steps": lambda run: range(1, len(run.drafts) + 1),
+    "tokens": lambda run: run.tokens,
+    "CPU": lambda run: run.cpu,
+}
 RESAMPLES = 10_000
 
 
@@ -42,14 +53,21 @@ def largest_fall(run: Result) -> float:
     return max([0.0, *(a - b for a, b in zip(run.drafts, run.drafts[1:], strict=False))])
 
 
-def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of a difference of means, over all ways to deal the values to two groups of these sizes."""
-    if min(len(ours), len(theirs)) < 2:
+def p_value(*pairs: tuple[Sequence[float], Sequence[float]]) -> float:
+    """Two-sided p of |difference of means|, exact over all ways to deal a pair's values to two groups of these sizes.
+
+    Of several pairs (the same two arms in several worlds) the statistic is the sum of the differences, and each pair's
+    values are dealt among themselves.
+    """
+    if min(map(len, chain(*pairs))) < 2:
         return math.nan
-    test = permutation_test(
-        (ours, theirs), lambda x, y, axis: np.mean(x, axis) - np.mean(y, axis), vectorized=True, n_resamples=np.inf
-    )
-    return float(test.pvalue)
+    null, seen = np.zeros(1), 0.0
+    for ours, theirs in pairs:
+        values = np.array([*ours, *theirs])
+        sums = np.array([values[list(deal)].sum() for deal in combinations(range(len(values)), len(ours))])
+        null = np.add.outer(null, sums / len(ours) - (values.sum() - sums) / len(theirs)).ravel()
+        seen += statistics.fmean(ours) - statistics.fmean(theirs)
+    return float((abs(null) >= abs(seen) - 1e-9).mean())
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -66,14 +84,69 @@ def at_end(values: Sequence[float | None]) -> float:
 
 
 def write_table(runs: Sequence[Result]) -> str:
-    """Markdown tables: two for each world and number of steps, and one of a task's regimes."""
-    tables = [
-        part(world, of_world) for world, of_world in _worlds(runs).items() for part in (_steps_table, _seeds_table)
-    ]
+    """Markdown tables: one for each world and number of steps, one of a task's regimes, and those of the page."""
+    tables = [_steps_table(world, of_world) for world, of_world in _worlds(runs).items()]
     for name, alike in _grouped(runs, lambda run: f"{run.task}, {run.steps} steps, {run.how}").items():
         if len({run.regime for run in alike}) > 1:
             tables.append(_regimes_table(name, alike))
+    for name, alike in _grouped(runs, lambda run: f"{run.regime}, {run.task}, {run.how}").items():
+        tables.append(_budget_table(name, alike))
+    tables.append(_summary_table(_worlds(runs)))
     return "\n".join(line for table in tables for line in (*table, ""))
+
+
+def heldback_at(run: Result, spent: Sequence[float], budget: float) -> float:
+    """Reward on the held-back rows in the first validation after a budget is spent, or the last; `spent` is by step."""
+    later = [value for step, value in run.heldback if step and spent[step - 1] >= 0.97 * budget]
+    return [*later, run.sampled][0]
+
+
+def _budget_table(world: str, runs: Sequence[Result]) -> Iterator[str]:
+    """Arms of different lengths on the held-back rows, at the steps, tokens and CPU seconds of a run of DITTO."""
+    arms = _grouped(runs, lambda run: run.arm)
+    leaders = {run.seed: run for run in arms.get(LEADER, [])}
+    if not leaders or not all(run.cpu for run in runs):
+        return
+    yield f"**{world}, at equal budgets**: held back, mean (lowest to highest run); p against {LEADER}, by Holm.\n"
+    yield _header("arm", "seeds", "before", *(part for name in BUDGETS for part in (f"equal {name}", "p")))
+    found = {
+        arm: [
+            [heldback_at(run, spent(run), spent(leaders[run.seed])[-1]) for run in of_arm if run.seed in leaders]
+            for spent in BUDGETS.values()
+        ]
+        for arm, of_arm in arms.items()
+    }
+    tests = [(arm, place) for arm in found if arm != LEADER for place in range(len(BUDGETS))]
+    raw = [p_value((found[LEADER][place], found[arm][place])) for arm, place in tests]
+    corrected = dict(zip(tests, holm([None if math.isnan(p) else p for p in raw]), strict=True))
+    for arm, values in found.items():
+        cells = [arm, str(len(values[0])), _mean(run.heldback[0][1] for run in arms[arm])]
+        for place, each in enumerate(values):
+            p = corrected.get((arm, place))
+            cells += [f"{statistics.fmean(each):.3f} ({min(each):.3f} to {max(each):.3f})" if each else ""]
+            cells += ["" if p is None else f"{p:.2f}"]
+        yield _row(cells)
+
+
+def _summary_table(worlds: Mapping[str, Sequence[Result]]) -> Iterator[str]:
+    """Both tasks of stories against the baseline in one test, and a metric that the reward of a third does not see."""
+    if not set(SUMMARY) <= set(worlds):
+        return
+    hitom, paratomi, secret = (
+        {arm: list(map(measure, of_arm)) for arm, of_arm in _grouped(worlds[name], lambda run: run.arm).items()}
+        for name, measure in SUMMARY.items()
+    )
+    arms = sorted(set(hitom) & set(paratomi) & set(secret), key=lambda arm: -statistics.fmean(hitom[arm]))
+    rivals = [arm for arm in arms if arm != BASELINE]
+    stories = [p_value(*((world[arm], world[BASELINE]) for world in (hitom, paratomi))) for arm in rivals]
+    secrets = [p_value((secret[arm], secret[BASELINE])) for arm in rivals]
+    tested = dict(zip(rivals, zip(stories, holm(stories), secrets, holm(secrets), strict=True), strict=True))
+    yield f"**{'; '.join(SUMMARY)}**: mean (worst seed); p against {BASELINE}, and corrected by Holm for its column.\n"
+    yield _header("objective", "seeds", "Hi-ToM", "ParaToMi", "p", "Holm", "Sotopia: secret", "p", "Holm")
+    for arm in arms:
+        ends = [f"{statistics.fmean(world[arm]):.3f} ({min(world[arm]):.3f})" for world in (hitom, paratomi)]
+        ps = [f"{p:.3f}" for p in tested[arm]] if arm in tested else [""] * 4
+        yield _row([f"`{arm}`", str(len(hitom[arm])), *ends, *ps[:2], _mean(secret[arm]), *ps[2:]])
 
 
 def _worlds(runs: Iterable[Result]) -> dict[str, list[Result]]:
@@ -115,7 +188,7 @@ def _steps_table(world: str, runs: Sequence[Result]) -> Iterator[str]:
     for arm, of_arm in sorted(arms.items(), key=lambda item: -statistics.fmean(map(area, item[1]))):
         held, areas = [run.sampled for run in of_arm], [area(run) for run in of_arm]
         low, high = interval(held)
-        p_held, p_area = p_value(held, [run.sampled for run in rivals]), p_value(areas, list(map(area, rivals)))
+        p_held, p_area = p_value((held, [run.sampled for run in rivals])), p_value((areas, list(map(area, rivals))))
         if arm == BASELINE:
             p_held = p_area = math.nan
         yield _row(
@@ -127,17 +200,6 @@ def _steps_table(world: str, runs: Sequence[Result]) -> Iterator[str]:
                 *(_mean(at_end(run.secondary.get(name, [])) for run in of_arm) for name in minor),
             ]
         )
-
-
-def _seeds_table(world: str, runs: Sequence[Result]) -> Iterator[str]:
-    """Each run on the held-back rows: the best validation and the last one. A large difference is a run that fell."""
-    yield f"**{world}, seed by seed**: held back at best, and at the end.\n"
-    seeds = sorted({run.seed for run in runs})
-    yield _header("arm", *(f"seed {seed}" for seed in seeds))
-    for arm, of_arm in _grouped(runs, lambda run: run.arm).items():
-        best = {run.seed: max([run.sampled, *(reward for _, reward in run.heldback)]) for run in of_arm}
-        of_seed = {run.seed: f"{best[run.seed]:.2f}, {run.sampled:.2f}" for run in of_arm}
-        yield _row([arm, *(of_seed.get(seed, "") for seed in seeds)])
 
 
 def _regimes_table(name: str, runs: Sequence[Result]) -> Iterator[str]:

@@ -7,13 +7,13 @@ that fills a folder, and add a line to WORLDS.
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from benchmarks.judged_world import market, sellers
-from recipe.demo import coach, warm_start
+from recipe.demo import coach, first_message, warm_start
 from recipe.demo.stories import HARDLY_EVER_RIGHT, HITOM, PARATOMI, RARELY_RIGHT, Form, Population, told
 from soul.testing import ChatRequest, Json, Reply
 
@@ -31,6 +31,8 @@ class World:
         judge: answers a request of a run. The answer must follow from the request's content alone: requests come in no
             fixed order, and a run must be reproducible.
         overrides: of the training config.
+        one_start: all seeds start from the same model.
+        environment: of a run, given the world's folder.
         secondary: metrics of the task that its reward does not contain, or hardly.
     """
 
@@ -39,10 +41,12 @@ class World:
     judge: Callable[[ChatRequest], Reply] = coach.reply
     overrides: tuple[str, ...] = ()
     secondary: tuple[str, ...] = ()
+    one_start: bool = False
+    environment: Callable[[Path], Mapping[str, str]] = lambda folder: {}
 
     def folder(self, worlds: Path, seed: int) -> Path:
         """The world's folder for a seed, below this one; prepared once."""
-        folder = worlds / self.start / str(seed)
+        folder = worlds / self.start / ("one" if self.one_start else str(seed))
         if not (folder / "done").exists():
             self.prepare(folder, seed)
             (folder / "done").touch()
@@ -115,3 +119,17 @@ WORLDS: dict[tuple[str, str], World] = _exact("hitom", HITOM) | _exact("paratomi
 WORLDS["sotopia", "usual"] = World(
     "sotopia-usual", _sellers, market.reply, sellers.OVERRIDES, ("secret", "goal", "social_rules")
 )
+
+
+def real(model: Path, people: Path) -> World:
+    """A pretrained model that writes the first messages of MirrorBench's people (`recipe/demo/first_message.py`)."""
+    return World(
+        "first_message",
+        lambda folder, seed: first_message.prepare(folder, model, people),
+        overrides=first_message.OVERRIDES,
+        one_start=True,
+        environment=lambda folder: {"PYTHONPATH": first_message.register(folder)},
+    )
+
+
+WORLDS["first_message", "usual"] = real(Path("model"), Path("people"))  # the command line says where they are

@@ -1,15 +1,20 @@
 """`benchmarks.learning`: its runs, and the statistics of its tables."""
 
 import math
+import re
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import learning
-from benchmarks.learning import ARMS, Result
+from benchmarks.learning import ARMS, Result, results
 from benchmarks.learning_table import p_value, write_figures, write_table
+from benchmarks.side_by_side import ROOT
 from ditto.objectives import OBJECTIVES
+
+PAGE, MEASUREMENTS = ROOT / "docs/learning.md", [ROOT / "benchmarks/measurements/learning"]
 
 
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
@@ -22,11 +27,29 @@ def test_every_objective_that_needs_no_checkpoints_is_an_arm() -> None:
     assert {name for name, objective in OBJECTIVES.items() if objective.teacher != "experts"} <= set(ARMS)
 
 
-def test_the_permutation_test_is_exact() -> None:
-    assert p_value([1.0, 1.1, 1.2, 1.3, 1.4], [0.1, 0.2, 0.3, 0.4, 0.5]) == pytest.approx(2 / 252)
-    assert p_value([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]) == pytest.approx(2 / 20)
-    assert p_value([0.1, 0.9], [0.1, 0.9]) == 1.0
-    assert math.isnan(p_value([0.1], [0.4, 0.5]))
+def test_the_permutation_test_is_exact_and_deals_each_world_by_itself() -> None:
+    apart = ([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
+    assert p_value(([1.0, 1.1, 1.2, 1.3, 1.4], [0.1, 0.2, 0.3, 0.4, 0.5])) == pytest.approx(2 / 252)
+    assert p_value(apart) == pytest.approx(2 / 20) and p_value(apart, apart) == pytest.approx(2 / 400)
+    assert p_value(([0.1, 0.9], [0.1, 0.9])) == 1.0
+    assert math.isnan(p_value(([0.1], [0.4, 0.5])))
+
+
+def test_the_page_holds_the_numbers_of_the_runs() -> None:
+    runs = [each for folder in MEASUREMENTS for each in results(folder)]
+    page = PAGE.read_text().splitlines()
+    rows = [line for line in page if re.match(r"\| \S+ \| \d \|", line)]
+    assert len(rows) >= 11 and set(rows) <= set(write_table(runs).splitlines())
+    stories = [{run.arm: [] for run in runs}, {run.arm: [] for run in runs}]
+    for run in (run for run in runs if run.regime == "very rare" and run.how == "one_process"):
+        stories[run.task == "paratomi"][run.arm].append(run.sampled)
+    text = " ".join(page)
+    for arm, rival in (("ditto", "grpo"), ("ditto", "ditto_no_feedback_loss")):
+        lead = statistics.fmean(statistics.fmean(s[arm]) - statistics.fmean(s[rival]) for s in stories)
+        p = p_value(*((s[arm], s[rival]) for s in stories))
+        assert f"{lead:.2f} of accuracy" in text and f"(p = {p:.3f}, " in text
+    luck = stories[0]["grpo"] + stories[1]["grpo"]
+    assert (sum(end >= 0.95 for end in luck), sum(end < 0.5 for end in luck)) == (4, 4)
 
 
 def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> None:
@@ -39,6 +62,20 @@ def test_the_table_compares_arms_and_the_figures_draw_them(tmp_path: Path) -> No
     assert lines[0] == f"| ditto | 5 | {numbers} |  |  |"
     (file,) = write_figures(runs, tmp_path)
     assert file.name == "learning-usual-sotopia-2-steps-cluster.svg" and "secret" in file.read_text()
+
+
+def test_a_longer_run_is_read_where_a_run_of_ditto_has_spent_as_much() -> None:
+    runs = [run("ditto", seed, [0.1, 0.2]) for seed in (1, 2)] + [run("grpo", seed, [0.1] * 6) for seed in (1, 2)]
+    for each in runs:
+        short = each.arm == "ditto"
+        each.sampled = 0.6
+        each.heldback = [(0, 0.1), (2, 0.5 if short else 0.2), *([] if short else [(4, 0.3), (6, 0.6)])]
+        each.tokens, each.cpu = (
+            ([200.0, 400.0], [3.0, 6.0]) if short else ([100.0 * n for n in range(1, 7)], [*range(1, 7)])
+        )
+    table = write_table(runs).split("equal budgets**")[1]
+    assert "| ditto | 2 | 0.100 | 0.500 (0.500 to 0.500) |  | 0.500" in table
+    assert "| grpo | 2 | 0.100 | 0.200 (0.200 to 0.200) | 1.00 | 0.300 (0.300 to 0.300) | 1.00 | 0.600 (" in table
 
 
 FAKE_TRAINER = """

@@ -1,8 +1,9 @@
 """The demo from start to end: warm start, DITTO, evaluation, tables and curves.
 
-    python -m recipe.demo.run [--compare] [hydra overrides...]
+    python -m recipe.demo.run [--compare | --real FOLDER] [hydra overrides...]
 
-With --compare, GRPO then trains the same model for the same time, and both are drawn.
+With --compare, GRPO then trains the same model for the same time, and both are drawn. With --real, SmolLM2-135M learns
+to write the first messages of MirrorBench's people (first_message.py); FOLDER holds their *_mirror.jsonl.
 
 Everything is real but small: Ray, FSDP2, vLLM's CPU build, a judge behind HTTP. The judge is an offline stand-in that
 writes critiques by rule; set OPENAI_BASE_URL and OPENAI_API_KEY to use your own.
@@ -22,9 +23,10 @@ from pathlib import Path
 from rich.console import Console
 from transformers.utils import logging as hf_logging
 
-from recipe.demo import coach, evaluate, summary, warm_start
+from recipe.demo import coach, evaluate, first_message, summary, warm_start
 from recipe.demo.stories import HARDLY_EVER_RIGHT
 from recipe.demo.summary import read_steps
+from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import SoulError
 
@@ -133,6 +135,19 @@ def last_checkpoint(run: Path) -> Path:
     return run / f"global_step_{(run / 'latest_checkpointed_iteration.txt').read_text().strip()}"
 
 
+def train_real(folder: Path, people: Path, overrides: Sequence[str]) -> None:
+    """The demo of a real model; its warm start is made once."""
+    model = os.environ.get("ACTOR_MODEL_PATH", "HuggingFaceTB/SmolLM2-135M-Instruct")
+    if not (folder / "warm" / "model.safetensors").is_file():
+        with stage(f"Warm start of {model}"):
+            first_message.prepare(folder, model, people)
+    endpoint = {"PYTHONPATH": first_message.register(folder)}
+    with judge() as variables, stage("DITTO on real Ray, FSDP2 and vLLM"):
+        settings = [*first_message.OVERRIDES, "trainer.total_training_steps=8", *overrides]
+        train(folder, folder / "warm", settings, {**variables, **endpoint})
+    first_message.show(folder / "heldback.parquet", folder / "run")
+
+
 def demo_parser(program: str, description: str | None) -> Parser:
     """The command line of a demo: Hydra overrides."""
     parser = Parser(prog=program, description=description)
@@ -145,10 +160,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demo; overrides go to the training config."""
     parser = demo_parser("python -m recipe.demo.run", __doc__)
     parser.add_argument("--compare", action="store_true", help="train with GRPO for the same time, and draw both")
+    parser.add_argument("--real", type=existing_folder, metavar="FOLDER", help="a real model on MirrorBench's people")
     args = parser.parse_intermixed_args(arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "demo")
     folder.mkdir(parents=True, exist_ok=True)
     hf_logging.disable_progress_bar()
+    if args.real:
+        train_real(folder, args.real, args.overrides)
+        return
     start = time.perf_counter()
     runs, overrides = {"ditto": folder / "run"}, steadied(args.overrides)
     with stage("Stories, a tiny Qwen3 model, and its warm start"):
