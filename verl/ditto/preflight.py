@@ -168,7 +168,7 @@ def _plan(
     played = groups.max_num_gen_batches if groups.enable else 1  # at most, in batches of prompts
     filtered = f"asks for {prompts} prompts at once, for up to {prompts * played} where groups give no learning signal"
     step = (train, objective, sessions * played, settings.gateway.by_task)
-    canary = judge_plan.canary_calls(train, sessions * played, settings.gateway)
+    canary = judge_plan.canary_calls(train, generations * played, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
     judging = judge_plan.describe(loads, steps)
     return [

@@ -110,6 +110,7 @@ class SoulAgentLoop(AgentLoopBase):
             step=step,
             refine=settings.objective.refines and not validate,
             contexts=settings.objective.teacher == "feedback" and not validate,
+            hidden=hidden_dimensions(task_row, step) if not validate else frozenset(),
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
         longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
@@ -128,6 +129,11 @@ class SoulAgentLoop(AgentLoopBase):
         if not validate:
             await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
         return outputs
+
+
+def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
+    """The dimensions that are hidden from a row's judge in a step: the same for its whole group, and after a resume."""
+    return row.task.hidden_dimensions(f"{row.task.name}:{row.number}:{step}")
 
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
