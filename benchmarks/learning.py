@@ -64,6 +64,8 @@ class Result:
         gap: mean of refined - draft over sessions that have both.
         heldback: step, and mean reward on the held-back rows after it.
         secondary: the world's other metrics of each step by name.
+        second: the second judge's mean reward of each step's drafts, if there is one.
+        alarms: the first step of each alarm that was raised.
     """
 
     regime: str
@@ -79,6 +81,8 @@ class Result:
     gap: list[float | None] = field(default_factory=list)
     heldback: list[tuple[int, float]] = field(default_factory=list)
     secondary: dict[str, list[float | None]] = field(default_factory=dict)
+    second: list[float | None] = field(default_factory=list)
+    alarms: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -98,6 +102,11 @@ class Result:
         self.gap.append(numbers.get("ditto/gap"))
         if (value := numbers.get(f"val/{self.task}/reward")) is not None:
             self.heldback.append((len(self.drafts), value))
+        if (second := numbers.get("ditto/canary/reward_draft")) is not None or self.second:
+            self.second.append(second)
+        for name in (key.removeprefix("alarm/") for key, raised in numbers.items() if raised):
+            if f"alarm/{name}" in numbers:
+                self.alarms.setdefault(name, len(self.drafts))
         for minor in WORLDS[self.task, self.regime].secondary:
             self.secondary.setdefault(minor, []).append(numbers.get(f"{SECONDARY}{self.task}/{minor}"))
 

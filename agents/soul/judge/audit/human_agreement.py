@@ -74,29 +74,21 @@ class LevelJudge(Judge):
             require_content(policy_texts, min_words)
         levels: dict[str, list[float]] = {}
         _filled(schema, lambda path, field: levels.setdefault(path, _levels(path, field))[0])
-        calls = (
-            self._counted(self._expected(self._question(path, of, instructions), of, schema, data, sample))
-            for path, of in levels.items()
-        )
+        block = data_message(data)  # one for all calls, so that the endpoint's cache knows most of each prompt
+        calls = []
+        for path, of in levels.items():
+            letters = ", ".join(f"{letter} = {level:g}" for letter, level in zip(ascii_uppercase, of, strict=False))
+            question = (
+                f"Do not write the JSON object now. Decide only on {path}, and answer with the letter of its level and "
+                f"nothing else: {letters}."
+            )
+            key = self._key(schema, f"{instructions}\n\n{question}", data, sample) if self.cached else None
+            calls.append(self._counted(self._expected(instructions, f"{block}\n\n{question}", key, of)))
         scores = dict(zip(levels, await all_answers(*calls), strict=True))
         return _filled(schema, lambda path, _: scores[path])
 
-    @staticmethod
-    def _question(path: str, levels: Sequence[float], instructions: str) -> str:
-        letters = ", ".join(f"{letter} = {level:g}" for letter, level in zip(ascii_uppercase, levels, strict=False))
-        return (
-            f"{instructions}\n\nDo not write the JSON object now. Decide only on {path}, and answer with the "
-            f"letter of its level and nothing else: {letters}."
-        )
-
-    async def _expected(
-        self, system: str, levels: Sequence[float], schema: type[BaseModel], data: Mapping[str, Any], sample: int
-    ) -> float:
-        key = self._key(schema, system, data, sample) if self.cached else None
-        messages: tuple[Message, ...] = (
-            {"role": "system", "content": system},
-            {"role": "user", "content": data_message(data)},
-        )
+    async def _expected(self, system: str, question: str, key: bytes | None, levels: Sequence[float]) -> float:
+        messages: tuple[Message, ...] = ({"role": "system", "content": system}, {"role": "user", "content": question})
         request = Request(messages, key=key, first_token=True)
         candidates = json.loads((await self.endpoint_client.complete(request, self.usage)).text)
         mass = dict.fromkeys(ascii_uppercase[: len(levels)], 0.0)
