@@ -59,8 +59,7 @@ OVERRIDES = (
     "data.max_response_length=192",
     "data.train_batch_size=6",
     "actor_rollout_ref.actor.ppo_mini_batch_size=3",
-    f"judge.canary={{model:{SECOND}}}",
-    "judge.canary_share=0.25",
+    f"judge.canary={{model:{SECOND},share:0.25}}",
     "actor_rollout_ref.rollout.val_kwargs.n=1",
     "trainer.test_freq=1000",  # only at the end
 )

@@ -286,6 +286,10 @@ def test_a_canary_is_another_model_than_the_judges():
     assert of().canary is None and of(canary={"model": "bird"}).canary.model == "bird"
     assert of(canary={"base_url": "http://127.0.0.1:9/v1"}).canary.model == "gpt"  # another address
     resolved = of(canary={"model": "bird"}).resolved()
+    shared = of(canary={"model": "bird", "share": 0.5})
+    assert (of().canary_share, shared.canary_share, shared.resolved().canary_share) == (0.1, 0.5, 0.5)
+    with pytest.raises(BadSettings, match="share=0: give a share"):
+        of(canary={"model": "bird", "share": 0})
     assert resolved.canary.model == "bird" and resolved.policy.canary is None and resolved.canary in resolved.endpoints
     for judge in ({"canary": {"model": "gpt"}}, {"jury": ["a", "bird"], "canary": {"model": "bird"}}):
         with pytest.raises(BadSettings, match="is a judge of this run"):

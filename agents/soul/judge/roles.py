@@ -41,7 +41,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 }
 # The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
-CANARY = "judge.canary"  # the section of the second judge
+CANARY, CANARY_SHARE = "judge.canary", 0.1  # the section of the second judge, and the share of sessions it scores
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
@@ -85,11 +85,8 @@ class JudgePolicy(BaseModel):
     )
     canary: Mapping[str, Any] | None = Field(
         default=None,
-        description="A second judge, as an alarm: `{model: other}`. It scores a share of the sessions, and its scores "
-        "never reach the reward ([judges](judge.md)).",
-    )
-    canary_share: float = Field(
-        default=0.1, gt=0, le=1, description="Share of a training step's sessions that the canary scores."
+        description="A second judge, as an alarm: `{model: other, share: 0.1}`. It scores this share of a training "
+        "step's sessions, and its scores never reach the reward ([judges](judge.md)).",
     )
     drift_every: int | None = Field(
         default=None,
@@ -114,6 +111,7 @@ class GatewaySettings(BaseModel):
     asked_between: Mapping[int, tuple[float, float]] = {}  # by place in the jury: rewards of the first member
     by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
     canary: Endpoint | None = None
+    canary_share: float = CANARY_SHARE  # of the sessions of a training step
     policy: JudgePolicy = JudgePolicy()
 
     @property
@@ -135,6 +133,7 @@ class GatewaySettings(BaseModel):
             asked_between=self.asked_between,
             by_task={task: found[endpoint] for task, endpoint in self.by_task.items()},
             canary=found[self.canary] if self.canary else None,
+            canary_share=self.canary_share,
             # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
             policy=self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None}),
         )
@@ -178,8 +177,19 @@ class GatewaySettings(BaseModel):
             by_task |= {task: {"model": model, **by_task.get(task, {})} for task, model in PAPER_JUDGES.items()}
         judges = {task: _inherit(f"{BY_TASK}{task}", own, judge) for task, own in by_task.items()}
         own_canary = _without_nulls(policy.canary or {})
+        share = own_canary.pop("share", CANARY_SHARE)
+        if type(share) not in (int, float) or not 0 < share <= 1:
+            raise BadSettings(f"{CANARY}.share={share!r}: give a share of the sessions, above 0 and up to 1.")
         canary = _inherit(CANARY, own_canary, judge) if own_canary else None
-        settings = cls(roles=roles, jury=jury, asked_between=between, by_task=judges, canary=canary, policy=policy)
+        settings = cls(
+            roles=roles,
+            jury=jury,
+            asked_between=between,
+            by_task=judges,
+            canary=canary,
+            canary_share=share,
+            policy=policy,
+        )
         _check(settings)
         return settings
 

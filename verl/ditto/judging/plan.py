@@ -58,7 +58,7 @@ def canary_calls(rows: Sequence[TaskRow], episodes: float, gateway: GatewaySetti
     compares = [CANARY] * bool(gateway.canary) + ["judge.drift_every"] * bool(gateway.policy.drift_every)
     if compares and not calls:
         raise BadConfig(f"{compares[0]}: no task of this run is scored by a judge, so there is nothing to compare.")
-    return {CANARY: calls * episodes * gateway.policy.canary_share} if gateway.canary else {}
+    return {CANARY: calls * episodes * gateway.canary_share} if gateway.canary else {}
 
 
 def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:

@@ -139,7 +139,7 @@ def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
     """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
     drawn = int(digest(session)[:8], 16) / 16**8
-    return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
+    return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.canary_share
 
 
 def _output(record: SequenceRecord, session: Session, step: int) -> AgentLoopOutput:
