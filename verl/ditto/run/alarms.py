@@ -109,7 +109,9 @@ def _exploits(history: History) -> bool:
 
 def _length(history: History) -> bool:
     """True if drafts are far longer or shorter than at the start; or longer, and length pays but for the canary."""
-    ratio, pays = history.ratio(_LENGTH), history.now.get("ditto/length_reward", 0.0) > PAYS
+    ratio, key = history.ratio(_LENGTH), "ditto/length_reward"
+    known = [numbers[key] for numbers in history.recent if key in numbers]
+    pays = bool(known) and statistics.fmean(known[-SHORT:]) > PAYS  # of one step alone it is noise
     return not 0.5 <= ratio <= 1.6 or (ratio > LONGER and pays and history.since_start(_CANARY) <= 0)
 
 
