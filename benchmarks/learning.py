@@ -71,6 +71,8 @@ class Result:
         heldback: step, and mean reward on the held-back rows after it.
         cpu: CPU seconds of all processes up to the end of each step, without start-up and validations.
         secondary: the world's other metrics of each step by name.
+        second: the second judge's mean reward of each step's drafts, if there is one.
+        alarms: the first step of each alarm that was raised.
     """
 
     regime: str
@@ -87,6 +89,8 @@ class Result:
     heldback: list[tuple[int, float]] = field(default_factory=list)
     secondary: dict[str, list[float | None]] = field(default_factory=dict)
     cpu: list[float] = field(default_factory=list)
+    second: list[float | None] = field(default_factory=list)
+    alarms: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -108,6 +112,10 @@ class Result:
         self.gap.append(numbers.get("ditto/gap"))
         if value is not None:
             self.heldback.append((len(self.drafts), value))
+        if (second := numbers.get("ditto/canary/reward_draft")) is not None or self.second:
+            self.second.append(second)
+        for key in (key for key, raised in numbers.items() if raised and key.startswith("alarm/")):
+            self.alarms.setdefault(key.removeprefix("alarm/"), len(self.drafts))
         for minor in WORLDS[self.task, self.regime].secondary:
             self.secondary.setdefault(minor, []).append(numbers.get(f"{SECONDARY}{self.task}/{minor}"))
 

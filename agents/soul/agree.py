@@ -4,6 +4,7 @@
     soul judge agree sotopia --labels sotopia-pi/human_eval judge.model=gpt-5-mini
     soul judge agree sotopia --labels sotopia-pi/human_eval --recorded       # ask nobody
     soul judge agree --labels labels.jsonl                # labels of your own (soul judge draw --export)
+    soul judge agree sotopia --labels FOLDER --expected   # also expected scores, from the log-probabilities of levels
 
 The judge gets the task's own prompt on each labelled text. With --recorded, the scores that are published with the
 labels count; where there are none, people are compared with each other only. Settings are those of `soul judge`.
@@ -56,6 +57,8 @@ async def run(sections: dict[str, dict[str, Any]], task: str | None, args: Names
         judge = gateway.by_task.get(task or "", gateway.judge) if ask else None
         if judge:
             await judge.check()
+        if judge and args.expected:
+            labels += [human_agreement.Expected(label) for label in labels if not isinstance(label, RecordedLabel)]
         found = await human_agreement.compare(judge, labels, repeats=args.repeats, seed=args.seed)
         ledger = Ledger()
         ledger.add("agree", gateway.usage())
@@ -76,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--labels", type=Path, help="a copy of published labels, or a JSONL or JSON file of your own")
     parser.add_argument("--recorded", action="store_true", help="ask nobody: use the scores recorded with the labels")
     parser.add_argument("--repeats", type=positive_int, default=1, help="number of judgments of each text")
+    parser.add_argument("--expected", action="store_true", help="also ask for expected scores: one token a score")
     parser.add_argument("--seed", type=non_negative_int, default=0, help="seed for the order within pairs")
     parser.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
     parser.add_argument("--json", type=output_file, help="write the results here")

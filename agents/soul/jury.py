@@ -1,7 +1,8 @@
 """Judge one episode with several judges: each scores it as the task does, then their verdicts become one.
 
 Rewards and metrics are averaged, and different critiques follow one another. Members may fail as long as a quorum gives
-a verdict. The trace keeps every opinion; `agreement` compares them over many episodes.
+a verdict. The trace keeps every opinion; `agreement` compares them over many episodes. A member with `asked_between` is
+asked only where the first one is unsure: its reward is in this range, or it gave none.
 """
 
 import logging
@@ -30,20 +31,29 @@ async def judge_with_jury(task: Task[Any], row: Row, episode: Episode, gateway: 
     """
     if len(gateway.jury) == 1:
         return await task.judge(row, episode, gateway.jury[0])
-    opinions = tuple(await all_answers(*(_opinion(task, row, episode, judge) for judge in gateway.jury)))
+    between, opinions = gateway.settings.asked_between, [Opinion(judge.endpoint.name, None) for judge in gateway.jury]
+
+    async def ask(places: Sequence[int]) -> None:
+        answers = await all_answers(*(_opinion(task, row, episode, gateway.jury[i]) for i in places))
+        for i, opinion in zip(places, answers, strict=True):
+            opinions[i] = opinion
+
+    await ask([i for i in range(len(opinions)) if i not in between])
+    first = opinions[0].verdict
+    await ask([i for i, (low, high) in between.items() if first is None or low <= first.reward <= high])
     verdicts = [opinion.verdict for opinion in opinions if opinion.verdict is not None]
-    if len(verdicts) < gateway.settings.quorum:
+    asked = [opinion for opinion in opinions if opinion.verdict or opinion.failure]
+    if len(verdicts) < (quorum := len(asked) // 2 + 1):
         causes = ", ".join(f"{o.judge}: {o.failure}" for o in opinions if o.failure)
         raise JudgeFailure(
             next((o.failure for o in opinions if o.failure in SYSTEMIC), "quorum"),
-            f"{len(verdicts)} of {len(opinions)} judges gave a verdict, but {gateway.settings.quorum} are needed "
-            f"({causes})",
+            f"{len(verdicts)} of {len(asked)} judges gave a verdict, but {quorum} are needed ({causes})",
         )
     names = dict.fromkeys(name for verdict in verdicts for name in verdict.metrics)
     # Not `fmean`, which turns three times 0.7 into 0.6999999999999998.
     metrics = {name: statistics.mean([v.metrics[name] for v in verdicts if name in v.metrics]) for name in names}
     critique = "\n\n".join(dict.fromkeys(v.critique for v in verdicts if v.critique)) or None
-    return Verdict(statistics.mean([v.reward for v in verdicts]), metrics, critique, opinions)
+    return Verdict(statistics.mean([v.reward for v in verdicts]), metrics, critique, tuple(opinions))
 
 
 async def canary_opinion(task: Task[Any], row: Row, episode: Episode, gateway: Gateway) -> Opinion | None:
@@ -77,10 +87,12 @@ def agreement(juries: Sequence[Sequence[OpinionRecord]]) -> dict[str, float]:
 
     Returns:
         For the reward and every metric: `alpha/<name>`, Krippendorff's alpha for interval data (absent if it is
-        undefined), and `exact/<name>`, the share of episodes in which all members with a verdict agree.
+        undefined), and `exact/<name>`, the share of episodes in which all members with a verdict agree. `saved` is
+        the number of opinions that were not asked for (absent if all were).
     """
     names = dict.fromkeys(name for jury in juries for o in jury for name in ("reward", *o.metrics))
-    numbers: dict[str, float] = {}
+    saved = sum(o.reward is None and o.failure is None for jury in juries for o in jury)
+    numbers: dict[str, float] = {"saved": saved} if saved else {}
     for name in names:
         values = ([o.reward if name == "reward" else o.metrics.get(name) for o in jury] for jury in juries)
         ratings = list(zip(*values, strict=True))

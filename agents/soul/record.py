@@ -48,7 +48,7 @@ class Failure:
 
 
 class OpinionRecord(BaseModel):
-    """The opinion of a jury member or of the canary: reward and metrics, or why there are none."""
+    """The opinion of a jury member or of the canary: reward and metrics, or why there are none (None: not asked)."""
 
     judge: str
     failure: Cause | None = None

@@ -269,6 +269,7 @@ async def run_session(
     refine: bool = True,
     contexts: bool = False,
     canary: bool = False,
+    hidden: frozenset[str] = frozenset(),
     goes_on: Callable[[Session], Awaitable[bool]] | None = None,
 ) -> Session:
     """Play one session of a row.
@@ -279,14 +280,15 @@ async def run_session(
         step: the training step.
         refine: False in validation and test: no refined episode.
         contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
-        canary: let the gateway's canary, if there is one, score the draft too.
+        canary: let the gateway's canary, if there is one, score the episodes too.
+        hidden: dimensions of the task that its judge is not asked for.
         goes_on: asked with the session so far before its feedback is written, and again before the refined episode;
             the session ends if it returns False. None: it always goes on.
 
     Returns:
         The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
     """
-    scope = gateway.scope(task.name)
+    scope = gateway.scope(task.name, hidden)
     draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
     prompts = tuple(prompt.id for prompt in task.prompts)
     session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
@@ -307,7 +309,8 @@ async def run_session(
                 task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
             )
         if refine and await may_go_on():
-            session.refined = await _attempt(task, row, new_players("feedback"), scope, session.feedback, settings)
+            players = new_players("feedback")
+            session.refined = await _attempt(task, row, players, scope, session.feedback, settings, canary)
     session.usage = scope.usage()
     return session
 

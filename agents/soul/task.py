@@ -77,6 +77,10 @@ class Task(ABC, Generic[RowT]):
         """
         return verdict.critique
 
+    def hidden_dimensions(self, seed: str) -> frozenset[str]:
+        """Draw the dimensions that the judge of a training session is not asked for (`Judge.hidden`); none here."""
+        return frozenset()
+
     @abstractmethod
     def prompt(self, row: RowT, feedback: str | None = None) -> list[Message]:
         """The first messages that a seat sees; with several seats, the longest of their prompts."""

@@ -179,7 +179,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Opinion:
-    """The opinion of one member of a jury: a verdict, or the cause of its failure."""
+    """The opinion of one member of a jury: a verdict, or the cause of its failure; neither if it was not asked."""
 
     judge: str
     verdict: Verdict | None

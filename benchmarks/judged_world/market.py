@@ -46,6 +46,8 @@ CRITIQUE: Mapping[str, tuple[str, str]] = {
     "manner": (f"You thanked {BUYER} at the end. Keep that.", f"You did not thank {BUYER} at the end. Thank him."),
 }
 
+HARD_TO_FOLLOW = "You were hard to follow. Say one plain thing in each turn."
+
 _SITUATION = re.compile(rf"{SELLER} sells a (\w+)\. {BUYER} cares about (\w+)\.")
 _ASKED = re.compile(r"(\d+) dollars")
 _TELLS = re.compile(r"I need the money for a (\w+)")
@@ -156,7 +158,7 @@ def review(known: Mapping[str, str], transcript: Sequence[Mapping[str, Any]]) ->
     }
     lines = [CRITIQUE[aspect][0 if well else 1] for aspect, well in good.items()]
     if odd:
-        lines.insert(0, "You were hard to follow. Say one plain thing in each turn.")
+        lines.insert(0, HARD_TO_FOLLOW)
     scored = {name: {"reasoning": f"By rule: {score}.", "score": score} for name, score in scores.items()}
     return {**scored, "critique": "\n".join(lines)}
 

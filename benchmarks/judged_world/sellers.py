@@ -14,6 +14,7 @@ from typing import cast
 
 from benchmarks.judged_world.market import (
     CRITIQUE,
+    HARD_TO_FOLLOW,
     PITCHES,
     PRICES,
     REASONS,
@@ -53,6 +54,7 @@ class Sellers:
         pitch, price, secret, manner: share of those who do it well without feedback.
         corrected: share of those who correct what the feedback criticises.
         repeated: share of those who repeat what the feedback praises.
+        tricky, tricks: share of those who say something else than their price in the second turn, and what they say.
     """
 
     pitch: float = 0.25
@@ -61,6 +63,8 @@ class Sellers:
     manner: float = 0.5
     corrected: float = 0.85
     repeated: float = 0.95
+    tricky: float = 0.0
+    tricks: Sequence[str] = ()
 
     def draw(self, rng: random.Random, feedback: str = "") -> dict[str, bool]:
         """Draw the things that a seller does well."""
@@ -71,6 +75,11 @@ class Sellers:
             elif blame in feedback:
                 shares[aspect] = self.corrected
         return {aspect: rng.random() < share for aspect, share in shares.items()}
+
+    def trick(self, rng: random.Random, feedback: str = "") -> str | None:
+        """Draw a trick; None is no trick."""
+        share = self.tricky * (1 - self.corrected if HARD_TO_FOLLOW in feedback else 1)
+        return rng.choice(self.tricks) if self.tricks and rng.random() < share else None
 
 
 USUAL = Sellers()
@@ -99,11 +108,13 @@ class _Market(Players):
         return cast(ChatModel, _Buyer())
 
 
-def converse(offer: Offer, good: Mapping[str, bool], feedback: str | None = None) -> Encounter:
-    """The conversation of a seller who does these things well."""
+def converse(
+    offer: Offer, good: Mapping[str, bool], feedback: str | None = None, trick: str | None = None
+) -> Encounter:
+    """The conversation of a seller who does these things well, or says the trick in place of the price."""
     turns = [
         offer.open(good["pitch"], not good["secret"]),
-        offer.answer(good["price"]),
+        trick or offer.answer(good["price"]),
         THANKS if good["manner"] else RUDE,
     ]
     row = SotopiaRow.model_validate(offer.record(0))
@@ -122,8 +133,9 @@ def warm_sample(offer: Offer, rng: random.Random, sellers: Sellers) -> list[Mess
     """A seller's conversation about an offer as the policy sees it, with or without feedback on an earlier one."""
     feedback = None
     if rng.random() < FEEDBACK_SHARE:
-        feedback = critique(offer, converse(offer, sellers.draw(rng)))
-    return list(converse(offer, sellers.draw(rng, feedback or ""), feedback).seats["policy"])
+        feedback = critique(offer, converse(offer, sellers.draw(rng), trick=sellers.trick(rng)))
+    good, trick = sellers.draw(rng, feedback or ""), sellers.trick(rng, feedback or "")
+    return list(converse(offer, good, feedback, trick).seats["policy"])
 
 
 def offers(rng: random.Random) -> tuple[list[Offer], list[Offer]]:

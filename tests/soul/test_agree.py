@@ -6,6 +6,7 @@ records) that are named after the tasks; `soul judge agree` says where they come
 
 import csv
 import json
+import math
 import os
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +20,7 @@ from soul.judge.audit.human_agreement import Agreement
 from soul.published_labels import SOURCES, sim_arena_doc
 from soul.tasks.sotopia import RANGES
 from soul.testing import FakeOpenAI, Json
+from soul.testing.replies import Answer, Reply
 from tests.data.source_files import needs, write_json
 from tests.soul.samples import DATA
 
@@ -167,6 +169,59 @@ def test_the_tasks_own_prompt_is_asked_about_each_person(ratings, tmp_path, few_
     assert goal.measures["absolute_error"].value == 0.5 and goal.floor["absolute_error"] == 3  # 8 and 3; 8 and 2
     (label, other) = SOURCES["sotopia"].read(ratings)
     assert label.reasons["goal"] == ["goal of 1"] * 2 and other.people["goal"] == [2, 2]
+
+
+class FirstToken(Reply):
+    """A completion of one token, with the candidates for it."""
+
+    def __init__(self, candidates):
+        self.candidates = candidates
+
+    def answer(self, request):
+        assert (request.body["top_logprobs"], request.body["max_completion_tokens"]) == (20, 1)
+        assert request.body["logprobs"] is True and "response_format" not in request.body
+        listed = [{"token": token, "logprob": math.log(share)} for token, share in self.candidates.items()]
+        message = {"role": "assistant", "content": "?"}
+        choice = {"message": message, "finish_reason": "length", "logprobs": {"content": [{"top_logprobs": listed}]}}
+        return Answer(body=json.dumps({"choices": [choice], "usage": {}}).encode())
+
+
+def test_expected_scores_stand_beside_the_sampled_ones_and_need_enough_mass(ratings, tmp_path, few_resamples):
+    def verdict(request):
+        if "ping" in request.data:
+            return Json({"ready": True})
+        if "logprobs" not in request.body:
+            scores = {name: {"reasoning": "r", "score": 0} for name in RANGES}
+            return Json({**scores, "critique": "c"})
+        dimension = next(name for name in RANGES if f"Decide only on {name}.score" in request.text)
+        if dimension == "secret" and request.data["person_to_be_judged"] == "Leo Williams":
+            return FirstToken({"K": 0.4, "The": 0.5})
+        if dimension == "goal" and request.data["person_to_be_judged"] == "Mia Davis":
+            assert "A = 0, B = 1, " in request.text and "K = 10." in request.text
+            return FirstToken({"I": 0.6, " J": 0.2, "i": 0.1, "Goal": 0.1})  # 8 and 9
+        return FirstToken({"F" if RANGES[dimension][0] == -5 else "A" if RANGES[dimension][0] == 0 else "K": 1.0})
+
+    with FakeOpenAI(verdict) as fake:
+        words = [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--labels", ratings, "--repeats", "2"]
+        found = compared(tmp_path, "sotopia", *words, "--expected")
+        assert len(fake.requests) == 1 + 2 * 2 + 2 * len(RANGES)  # a repeat would give the same
+    sampled, expected = found["goal"], found["goal, expected"]
+    assert (sampled.n, sampled.judge_mean, sampled.measures["absolute_error"].value) == (2, 0, 5)
+    assert (expected.n, expected.left_out, expected.failures) == (1, 1, {"invalid": 1})
+    assert expected.judge_mean == pytest.approx(8.25)
+    assert found["overall, expected"].judge_mean == pytest.approx(8.25 / 70)
+
+
+def test_an_endpoint_without_log_probabilities_is_a_failure_and_no_score(ratings, tmp_path, few_resamples):
+    scores = {name: {"reasoning": "r", "score": 0} for name in RANGES}
+    reply = Json({**scores, "critique": "c", "ready": True})
+    with FakeOpenAI(lambda request: Json({"ready": True}) if "ping" in request.data else reply) as fake:
+        where = f"judge.base_url={fake.url}", "judge.api_key_env=none"
+        assert (
+            main(["sotopia", *where, "--labels", str(ratings), "--expected", "--json", str(tmp_path / "f.json")]) == 1
+        )
+    found = Agreement.from_json((tmp_path / "f.json").read_bytes()).metrics["goal, expected"]
+    assert (found.n, found.failures) == (0, {"invalid": 2})
 
 
 @needs(DATA / "sim_doc")

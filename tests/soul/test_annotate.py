@@ -3,17 +3,20 @@
 import json
 from collections import Counter
 from statistics import fmean
+from urllib.parse import quote
 
 import pytest
 
 from soul.annotate import Annotation
 from soul.cli.main import main
 from soul.errors import BadSettings
+from soul.pages.extensions import annotate
 from soul.record import read_records
 from soul.testing import FakeOpenAI, Json, Text
 from tests.soul.compare.test_compare import by_rule, run_folder
 from tests.soul.evaluate.finished_samples import TOM
 from tests.soul.pages.invented_run import training
+from tests.soul.pages.served import served
 
 PEOPLE = ("Ann B.", "zo\u00eb_2")
 
@@ -154,26 +157,32 @@ def test_pairs_agree_with_rewards_and_judges_as_counted_by_hand(run, tmp_path, c
     assert asked["human_alpha"] == found["human_alpha"] and asked["human_mean"] == found["human_mean"]
 
 
-def test_ratings_reach_the_command_with_the_judges_scores(run, tmp_path, capsys):
+def labelled_over_http(client, person, item, value):
+    body = json.dumps({"person": person, "item": item, "value": value})
+    headers = {"Origin": client.server.address.rsplit("/", 2)[0], "Content_Type": "application/json"}
+    return client.answer("/api/annotate/label", "POST", body, **headers)
+
+
+def test_ratings_given_to_the_page_reach_the_command_with_the_judges_scores(run, tmp_path, capsys):
     words = ["judge", "draw", str(run), "--ratings", "--dimensions", "goal", "--count", "20"]
     assert not main([*words, "--out", str(tmp_path / "a")])
     made = Annotation(tmp_path / "a")
     given: dict[int, list[float]] = {}
-    for person in PEOPLE:
-        while shown := made.next(person):
-            assert shown["dimensions"] == {"goal": [0, 10]}
-            assert shown["task"] == "sotopia" and len(shown["texts"]) == 1 and "judge" not in json.dumps(shown)
-            rating = min(10.0, round(made.items[shown["item"]].judge["goal"]) + (person == PEOPLE[1]))
-            made.label(person, shown["item"], {"goal": rating})
-            given.setdefault(shown["item"], []).append(rating)
-            if len(given) == 15 and person == PEOPLE[0]:
-                break
-    for bad in (11, -1, True, "7", float("nan")):
-        with pytest.raises(BadSettings, match="goal"):
-            made.label(PEOPLE[0], 1, {"goal": bad})
+    with served(tmp_path, annotate=annotate(Annotation(tmp_path / "a"))) as client:
+        for person in PEOPLE:
+            while shown := client.json(f"/api/annotate/about?person={quote(person)}")["next"]:
+                assert shown["dimensions"] == {"goal": [0, 10]}
+                assert shown["task"] == "sotopia" and len(shown["texts"]) == 1 and "judge" not in json.dumps(shown)
+                rating = min(10.0, round(made.items[shown["item"]].judge["goal"]) + (person == PEOPLE[1]))
+                assert labelled_over_http(client, person, shown["item"], {"goal": rating})[0] == 200
+                given.setdefault(shown["item"], []).append(rating)
+                if len(given) == 15 and person == PEOPLE[0]:
+                    break
+        for bad in (11, -1, True, "7", float("nan")):
+            assert labelled_over_http(client, PEOPLE[0], 1, {"goal": bad})[0] in (400, 422)
     live = made.agreement()["metrics"]["goal"]
     labels, report = tmp_path / "labels.jsonl", tmp_path / "agreement.json"
-    assert made.export(labels) == 20
+    assert not main(["judge", "draw", str(tmp_path / "a"), "--export", str(labels)])
     with FakeOpenAI(Text("?")) as fake:  # nobody is asked
         where = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         assert main(["judge", "agree", *where, "--labels", str(labels), "--json", str(report)]) == 0

@@ -109,6 +109,27 @@ def test_without_a_jury_the_judge_decides_alone(jury):
     assert caught.value.cause == "refusal"
 
 
+def test_a_second_judge_is_asked_only_where_the_first_is_unsure():
+    def asked(first):
+        jury = ["member-0", {"model": "member-1", "asked_between": [4, 6]}]
+        verdict, models = verdict_of(first, says(9), jury=jury)
+        return verdict, len(models)
+
+    found = [asked(says(score)) for score in (3.9, 4, 6, 6.1)]
+    assert [(verdict.reward, calls) for verdict, calls in found] == [(3.9, 1), (6.5, 2), (7.5, 2), (6.1, 1)]
+    records = [[OpinionRecord.from_opinion(opinion) for opinion in verdict.jury] for verdict, _ in found]
+    assert [(opinion.reward, opinion.failure) for opinion in records[0]] == [(3.9, None), (None, None)]
+    numbers = agreement(records)
+    assert numbers["saved"] == 2 and numbers["exact/reward"] == 0  # of the two that both judged
+    with pytest.raises(JudgeFailure, match="1 of 2 judges"):  # a failure of the first is no certainty
+        asked(Refusal())
+    for wrong in ([{"model": "a", "asked_between": [0, 1]}, "b"], ["a", {"model": "b", "asked_between": [1, "x"]}]):
+        with pytest.raises(BadSettings, match="asked_between"):
+            GatewaySettings.from_sections({"judge": {"jury": wrong}})
+    settings = GatewaySettings.from_sections({"judge": {"jury": ["a", {"model": "b", "asked_between": [0, 1]}]}})
+    assert GatewaySettings.model_validate_json(settings.resolved().model_dump_json()).asked_between == {1: (0, 1)}
+
+
 # --- failures and the quorum
 
 FAULTS = [
@@ -215,17 +236,17 @@ def canary_of(judge, canary, *, ask=True, text="Glad to see you."):
     return session, Counter(request.body["model"] for request in fake.requests)
 
 
-def test_the_canary_scores_the_draft_alone_and_changes_nothing_of_the_session():
+def test_the_canary_scores_both_episodes_and_changes_nothing_of_the_session():
     session, asked = canary_of(says(8.0, "be warm"), says(3.0, "be cold", warmth=0.5))
     without, _ = canary_of(says(8.0, "be warm"), says(3.0), ask=False)
-    assert asked == {"gpt": 2, "bird": 1}
+    assert asked == {"gpt": 2, "bird": 2}
     record = session.to_record()
     assert record.draft.canary == OpinionRecord(judge=session.draft.canary.judge, reward=3.0, metrics={"warmth": 0.5})
-    assert "bird" in record.draft.canary.judge and record.refined.canary is None
+    assert "bird" in record.draft.canary.judge and record.refined.canary == record.draft.canary
     assert without.draft.canary is None and "canary" not in without.usage
     assert session.draft.verdict == without.draft.verdict and session.feedback == without.feedback == "be warm"
     assert session.refined.verdict == without.refined.verdict
-    assert session.usage["canary"].calls == 1 and session.usage["judge"].calls == 2
+    assert session.usage["canary"].calls == 2 and session.usage["judge"].calls == 2
 
 
 @pytest.mark.parametrize(
@@ -245,6 +266,10 @@ def test_a_canary_is_another_model_than_the_judges():
     assert of().canary is None and of(canary={"model": "bird"}).canary.model == "bird"
     assert of(canary={"base_url": "http://127.0.0.1:9/v1"}).canary.model == "gpt"  # another address
     resolved = of(canary={"model": "bird"}).resolved()
+    shared = of(canary={"model": "bird", "share": 0.5})
+    assert (of().canary_share, shared.canary_share, shared.resolved().canary_share) == (0.1, 0.5, 0.5)
+    with pytest.raises(BadSettings, match="share=0: give a share"):
+        of(canary={"model": "bird", "share": 0})
     assert resolved.canary.model == "bird" and resolved.policy.canary is None and resolved.canary in resolved.endpoints
     for judge in ({"canary": {"model": "gpt"}}, {"jury": ["a", "bird"], "canary": {"model": "bird"}}):
         with pytest.raises(BadSettings, match="is a judge of this run"):

@@ -173,7 +173,7 @@ def _plan(
     parts = config.trainer.v1.separate_async.parameter_sync_step
     mode = f"{SEPARATE}: {train_on} devices train, {sample_on} sample; {parts} parts a step between two weight syncs"
     step = (train, objective, sessions, settings.gateway.by_task)
-    canary = judge_plan.canary_calls(train, sessions, settings.gateway)
+    canary = judge_plan.canary_calls(train, generations, settings.gateway)
     loads = judge_plan.plan(settings, judge_plan.calls_per_step(*step) | canary, mean, config)
     judging = judge_plan.describe(loads, steps)
     return [

@@ -31,6 +31,7 @@ from soul.message import Message
 logger = logging.getLogger(__name__)
 _GUESSED_COMPLETION = 300.0  # expected completion tokens before the first answer
 _LIMIT = "max_completion_tokens"
+CANDIDATES = 20  # for a token with their log-probabilities: the most that OpenAI and vLLM give
 # What an endpoint answers that knows no such limit, or whose context or own limit is shorter.
 _REFUSES_LIMIT = re.compile(r"max_(completion_|new_)?tokens|context length|output tokens", re.IGNORECASE)
 
@@ -55,6 +56,8 @@ class Request:
     accept_any: bool = False
     seed: int | None = None  # for this request; None: the endpoint's, if it has one
     most_tokens: int | None = MOST_TOKENS  # of the answer, if the endpoint's settings have no limit; None: no limit
+    # answer with the first token's candidates instead: a JSON object, token -> log-probability
+    first_token: bool = False
 
 
 class Completed(NamedTuple):
@@ -131,7 +134,10 @@ class EndpointClient:
         The first answers tell which mode that is: an endpoint without `json_schema` answers it with 400.
         """
         if request.form is None:
-            return await self._retried(self._body(request, request.messages, None), usage, request.accept_any)
+            body = self._body(request, request.messages, None)
+            if request.first_token:
+                body |= {"logprobs": True, "top_logprobs": CANDIDATES, _LIMIT: 1}
+            return await self._retried(body, usage, request.accept_any)
         refusal: JudgeFailure | None = None
         system, question = request.messages
         for mode in MODES[MODES.index(self.mode) :]:
@@ -234,7 +240,7 @@ class EndpointClient:
                 used = float(tokens.prompt + tokens.completion)
                 self._completion_tokens += 0.1 * (tokens.completion - self._completion_tokens)
             usage.cut_off += accept_any and completion.cut_off
-            text = completion.text(accept_any)
+            text = completion.first_token() if "logprobs" in body else completion.text(accept_any)
             outcome = OK
             return text
         except Exception as error:

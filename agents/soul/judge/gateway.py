@@ -84,13 +84,18 @@ class Gateway:
     def environment(self) -> Judge:
         return self.roles["environment"]
 
-    def scope(self, task: str = "") -> Gateway:
-        """The same roles with separate counters, for one session; with `task`'s own judge if it has one."""
+    def scope(self, task: str = "", hidden: frozenset[str] = frozenset()) -> Gateway:
+        """The same roles with separate counters, for one session; with `task`'s own judge if it has one.
+
+        Args:
+            hidden: dimensions that the judges, but not the canary, are not asked for.
+        """
         roles = {role: judge.scope() for role, judge in self.roles.items()}
         if task in self.by_task:
             roles["judge"] = self.by_task[task].scope()
         alone = task in self.by_task or self.jury[0] is self.judge
-        jury = (roles["judge"],) if alone else tuple(judge.scope() for judge in self.jury)
+        roles["judge"] = replace(roles["judge"], hidden=hidden)
+        jury = (roles["judge"],) if alone else tuple(replace(judge.scope(), hidden=hidden) for judge in self.jury)
         return Gateway(self.settings, roles, jury, canary=self.canary.scope() if self.canary else None)
 
     def usage(self) -> dict[str, Usage]:

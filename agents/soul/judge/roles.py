@@ -41,7 +41,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 }
 # The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
-CANARY = "judge.canary"  # the section of the second judge
+CANARY, CANARY_SHARE = "judge.canary", 0.1  # the section of the second judge, and the share of sessions it scores
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
@@ -76,7 +76,8 @@ class JudgePolicy(BaseModel):
     )
     jury: Sequence[str | Mapping[str, Any]] = Field(
         default=(),
-        description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`.",
+        description="Several judges instead of one: `[gpt-5-nano, {model: other, base_url: ..., api_key_env: ...}]`. "
+        "One with `asked_between: [low, high]` is asked only if the first one's reward is in that range or missing.",
     )
     by_task: Mapping[str, Mapping[str, Any]] = Field(
         default_factory=dict,
@@ -84,11 +85,8 @@ class JudgePolicy(BaseModel):
     )
     canary: Mapping[str, Any] | None = Field(
         default=None,
-        description="A second judge, as an alarm: `{model: other}`. It scores a share of the drafts, and its scores "
-        "never reach the reward ([judges](judge.md)).",
-    )
-    canary_share: float = Field(
-        default=0.1, gt=0, le=1, description="Share of a training step's drafts that the canary scores."
+        description="A second judge, as an alarm: `{model: other, share: 0.1}`. It scores this share of a training "
+        "step's sessions, and its scores never reach the reward ([judges](judge.md)).",
     )
     drift_every: int | None = Field(
         default=None,
@@ -110,18 +108,15 @@ class GatewaySettings(BaseModel):
 
     roles: Mapping[Role, Endpoint]
     jury: tuple[Endpoint, ...] = ()
+    asked_between: Mapping[int, tuple[float, float]] = {}  # by place in the jury: rewards of the first member
     by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
     canary: Endpoint | None = None
+    canary_share: float = CANARY_SHARE  # of the sessions of a training step
     policy: JudgePolicy = JudgePolicy()
 
     @property
     def judge(self) -> Endpoint:
         return self.roles["judge"]
-
-    @property
-    def quorum(self) -> int:
-        """The number of verdicts that a jury needs: more than half."""
-        return len(self.jury) // 2 + 1
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -135,8 +130,10 @@ class GatewaySettings(BaseModel):
         return GatewaySettings(
             roles={role: found[endpoint] for role, endpoint in self.roles.items()},
             jury=tuple(found[endpoint] for endpoint in self.jury),
+            asked_between=self.asked_between,
             by_task={task: found[endpoint] for task, endpoint in self.by_task.items()},
             canary=found[self.canary] if self.canary else None,
+            canary_share=self.canary_share,
             # The endpoints of jury, tasks and canary are resolved already, with the settings that they inherit.
             policy=self.policy.model_copy(update={"jury": (), "by_task": {}, "canary": None}),
         )
@@ -172,17 +169,27 @@ class GatewaySettings(BaseModel):
         roles: dict[Role, Endpoint] = {"judge": judge}
         for role in ROLES[1:]:
             roles[role] = _inherit(role, given[role], judge)
-        jury = tuple(
-            _inherit(f"judge.jury[{i}]", {"model": m} if isinstance(m, str) else _without_nulls(m), judge)
-            for i, m in enumerate(policy.jury)
-        )
+        members = [{"model": m} if isinstance(m, str) else _without_nulls(m) for m in policy.jury]
+        between = {i: _range(i, m.pop("asked_between")) for i, m in enumerate(members) if "asked_between" in m}
+        jury = tuple(_inherit(f"judge.jury[{i}]", member, judge) for i, member in enumerate(members))
         by_task = {task: _without_nulls(own) for task, own in policy.by_task.items()}
         if "model" not in own_judge and not jury:
             by_task |= {task: {"model": model, **by_task.get(task, {})} for task, model in PAPER_JUDGES.items()}
         judges = {task: _inherit(f"{BY_TASK}{task}", own, judge) for task, own in by_task.items()}
         own_canary = _without_nulls(policy.canary or {})
+        share = own_canary.pop("share", CANARY_SHARE)
+        if type(share) not in (int, float) or not 0 < share <= 1:
+            raise BadSettings(f"{CANARY}.share={share!r}: give a share of the sessions, above 0 and up to 1.")
         canary = _inherit(CANARY, own_canary, judge) if own_canary else None
-        settings = cls(roles=roles, jury=jury, by_task=judges, canary=canary, policy=policy)
+        settings = cls(
+            roles=roles,
+            jury=jury,
+            asked_between=between,
+            by_task=judges,
+            canary=canary,
+            canary_share=share,
+            policy=policy,
+        )
         _check(settings)
         return settings
 
@@ -233,6 +240,16 @@ def policy_endpoint(overrides: Mapping[str, Any] | None = None) -> Endpoint | No
         fallback = NO_KEY if "base_url" in given else "OPENAI_API_KEY"
         given["api_key_env"] = POLICY_KEY if os.environ.get(POLICY_KEY) else fallback
     return _validated(Endpoint, "policy", given)
+
+
+def _range(place: int, given: Any) -> tuple[float, float]:
+    numbers = isinstance(given, list | tuple) and all(type(one) in (int, float) for one in given)
+    if place == 0 or not numbers or len(given) != 2 or given[0] > given[1]:
+        raise BadSettings(
+            f"judge.jury[{place}].asked_between={given}: give [low, high], two rewards of the task, to a member that "
+            "is not the first."
+        )
+    return float(given[0]), float(given[1])
 
 
 def _inherit(section: str, given: Mapping[str, Any], judge: Endpoint) -> Endpoint:

@@ -7,19 +7,21 @@ original's code.
 """
 
 import json
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from soul.answers.thinking import without_thinking
 from soul.dialogue import View, audible
 from soul.judge import Judge, Role
 from soul.message import Message
 from soul.policy import Players
-from soul.prompts import load_prompt
+from soul.prompts import Prompt, load_prompt
 from soul.row_fields import drop_empty_groups
 from soul.task import Task
 from soul.task_types import Direction, Episode, GroupKey, Metric, Verdict
@@ -42,6 +44,9 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "financial_and_material_benefits": (-5, 5),
     "goal": (0, 10),
 }
+
+# Those that a judge may not be asked for in training. Believability is where the prompt punishes texts for the judge.
+HIDEABLE = tuple(name for name in RANGES if name != "believability")
 
 # The weights of the original's reward, a mean of the scores on their ranges, each from 0 to 1.
 WEIGHTS: Mapping[str, float] = {
@@ -158,13 +163,28 @@ class Review(BaseModel):
     critique: str = Field(min_length=1)
 
 
-def weighted_of(scores: Mapping[str, int]) -> float:
+@cache
+def _question(critic: Prompt, hidden: frozenset[str]) -> tuple[type[BaseModel], Prompt]:
+    """Schema and instructions of the judge without these dimensions."""
+    if not hidden:
+        return Review, critic
+    shown: dict[str, Any] = {
+        name: (field.annotation, Field(min_length=1) if name == "critique" else ...)
+        for name, field in Review.model_fields.items()
+        if name not in hidden
+    }
+    text = re.sub(rf"^- (?:{'|'.join(hidden)}), .*?\n(?=- |\n)", "", critic, flags=re.MULTILINE | re.DOTALL)
+    text = text.replace("There are seven dimensions.", "These are the dimensions.")
+    return create_model("Review", **shown), Prompt(text, critic.id)
+
+
+def weighted_of(scores: Mapping[str, float]) -> float:
     """Mean of the seven scores by `WEIGHTS`, each scaled to 0..1 on its range."""
     scaled = {name: (scores[name] - low) / (high - low) for name, (low, high) in RANGES.items()}
     return sum(weight * scaled[name] for name, weight in WEIGHTS.items()) / sum(WEIGHTS.values())
 
 
-def headline_of(scores: Mapping[str, int]) -> float:
+def headline_of(scores: Mapping[str, float]) -> float:
     """Mean of the seven raw scores / 10."""
     return sum(scores[name] for name in RANGES) / (10 * len(RANGES))
 
@@ -194,20 +214,31 @@ class Sotopia(Task[SotopiaRow]):
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
     critic = load_prompt("sotopia/judge", 2)
 
-    def __init__(self, reward: str = "mean") -> None:
-        """Set the reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
+    def __init__(self, reward: str = "mean", hide: float = 0.0) -> None:
+        """Set the options.
+
+        Args:
+            reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
+            hide: the share of the dimensions without believability that the judge is not asked for in training, drawn
+                by row and step. A hidden one counts as 0 for the whole group. Evaluation and validation hide none.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: an option has another value.
         """
         if reward not in ("mean", "weighted"):
             raise ValueError(f"reward={reward!r}: use mean or weighted")
+        if not isinstance(hide, int | float) or not 0 <= hide < 1:
+            raise ValueError(f"hide={hide!r}: use a share from 0 up to 1, without 1")
+        self.hide = hide
         if reward == "weighted":
             self.headline = WEIGHTED
 
     def check(self, row: SotopiaRow) -> None:
         if row.agent1_name.casefold() == row.agent2_name.casefold():
             raise ValueError(f"agent2_name: {row.agent2_name!r} is also the name of agent1")
+
+    def hidden_dimensions(self, seed: str) -> frozenset[str]:
+        return frozenset(random.Random(seed).sample(HIDEABLE, round(self.hide * len(HIDEABLE))))
 
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
         known = row.relationship if row.relationship in RELATIONSHIPS else ""  # other rows describe it in free text
@@ -267,13 +298,15 @@ class Sotopia(Task[SotopiaRow]):
         me = row.of(row.eval_position, "name")
         own = [act for act in episode.acts if act.speaker == me]
         texts = ["\n".join(act.text for act in own)]
-        review = await judge.ask(
-            Review, self.critic, self._record(row, episode), policy_texts=texts, min_words=MIN_WORDS
+        schema, critic = _question(self.critic, judge.hidden)
+        review: Any = await judge.ask(
+            schema, critic, self._record(row, episode), policy_texts=texts, min_words=MIN_WORDS
         )
-        scores = {name: int(getattr(review, name).score) for name in RANGES}
-        metrics = {"overall": headline_of(scores), "weighted": weighted_of(scores)}
+        scores = {name: getattr(review, name).score for name in RANGES if name not in judge.hidden}
+        counted = dict.fromkeys(RANGES, 0.0) | scores
+        metrics = {"overall": headline_of(counted), "weighted": weighted_of(counted)}
         metrics |= {name: float(score) for name, score in scores.items()}
-        if row.of(row.eval_position, "secret"):
+        if "secret" in scores and row.of(row.eval_position, "secret"):
             metrics["secret_kept"] = float(scores["secret"] == 0)
         metrics["turns"] = float(len(episode.acts))
         metrics["left"] = float(any(act.kind == "leave" for act in own))

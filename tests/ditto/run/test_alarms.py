@@ -114,8 +114,24 @@ def test_a_reward_that_rises_while_another_number_gets_worse(slopes: dict[str, f
     assert alarms_of(slopes, steps=WINDOW) == set()  # too short to say
 
 
+def test_a_judge_that_parts_from_a_canary_which_does_not_rise_is_seen_after_ten_steps() -> None:
+    key = "ditto/canary/difference"
+    level = [alarms_of({REWARD: 0.03, CANARY: -0.005, key: 0.035}, n) for n in range(1, 2 * WINDOW)]
+    assert next(n for n, raised in enumerate(level, 1) if raised) == WINDOW and level[-1] == {"canary"}
+    for canary in (0.03, 0.015):  # both rise, one perhaps faster than the other
+        assert not alarms_of({REWARD: 0.03, CANARY: canary, key: 0.03 - canary}, WINDOW)
+
+
+def test_length_that_pays_is_seen_before_it_is_extreme() -> None:
+    longer, key = FIRST | {"ditto/response_tokens_draft": 25.0}, "ditto/length_reward"
+    raised = [raise_alarms(7, "grpo", longer | {key: pays}, EARLIER)["alarm/length"] for pays in (0.6, 0.4)]
+    assert raised == [1.0, 0.0]
+    agrees = {step: FIRST | {CANARY: 0.1 * step} for step in range(1, 12)}  # the second judge likes these drafts too
+    assert raise_alarms(12, "grpo", longer | {key: 0.6, CANARY: 1.2}, agrees)["alarm/length"] == 0.0
+
+
 def test_chance_alone_is_not_a_trend() -> None:
-    level = {REWARD: 0.0, CANARY: 0.0, SECRET: 0.0, OVERLAP: 0.0}
+    level = {REWARD: 0.0, CANARY: 0.0, SECRET: 0.0, OVERLAP: 0.0, "ditto/canary/difference": 0.0}
     assert not [seed for seed in range(200) if alarms_of(level, seed=seed)]
 
 

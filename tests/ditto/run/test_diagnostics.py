@@ -74,6 +74,15 @@ def test_the_error_of_the_reward_is_over_prompts() -> None:
     assert step_diagnostics(traces)["ditto/reward_draft_error"] == pytest.approx(0.5**0.5 / 2**0.5)
 
 
+def test_length_that_pays_is_counted_among_the_drafts_of_a_prompt() -> None:
+    drafts = [("a", "x", 0.1), ("a", "x x", 0.2), ("a", "x x x", 0.3), ("b", "x", 0.9), ("b", "x x", 0.1)]
+    traces = [session(prompt, text) for prompt, text, _ in [*drafts, ("c", "x", 0.0), ("c", "x", 0.5)]]
+    for trace, reward in zip(traces, [*(one[2] for one in drafts), 0.0, 0.5], strict=True):
+        trace.draft.reward = reward
+    assert step_diagnostics(traces)["ditto/length_reward"] == pytest.approx((1 - 1) / 2)  # of c no length differs
+    assert step_diagnostics(traces[:3])["ditto/length_reward"] == pytest.approx(1)
+
+
 def test_the_canary_beside_the_judge() -> None:
     traces = [session("p", f"draft {i}") for i in range(4)]
     for trace, (reward, opinion) in zip(
@@ -87,7 +96,12 @@ def test_the_canary_beside_the_judge() -> None:
         strict=True,
     ):
         trace.draft.reward, trace.draft.canary = reward, opinion
-    numbers = {key: value for key, value in step_diagnostics(traces).items() if "canary" in key}
+    for trace, refined in zip(traces, (0.5, 0.2, 0.9, 0.9), strict=True):  # better, no better, unknown twice
+        trace.refined = session("p", "refined").draft
+        trace.refined.canary = OpinionRecord(judge="bird", reward=refined)
+    found = step_diagnostics(traces)
+    assert found["feedback/helped_second_judge"] == 0.5
+    numbers = {key: value for key, value in found.items() if "canary" in key}
     assert numbers == pytest.approx(
         {
             "ditto/canary/share": 0.75,

@@ -4,13 +4,14 @@ Promise under test: the partner never sees feedback or private notes, the policy
 failed judgment is no score, and the reward is the mean of the seven raw scores / 10.
 """
 
+import asyncio
 import json
 import statistics
 
 import pytest
 
 from soul.tasks.sotopia import FIRST_LEAVE, RANGES, TURNS, Act, Sotopia, read_act
-from soul.testing import Json
+from soul.testing import FakeOpenAI, Json, fake_gateway
 from tests.soul.tasks.sotopia_encounters import (
     HIDDEN,
     LEAVE,
@@ -26,6 +27,38 @@ from tests.soul.tasks.sotopia_encounters import (
     row_of,
     system,
 )
+
+# --- dimensions that are hidden from the judge in training
+
+
+def test_hidden_dimensions_are_not_asked_for_and_count_as_nothing():
+    task = Sotopia(hide=0.5)
+    drawn = [task.hidden_dimensions(f"sotopia:{row}:{step}") for row in range(20) for step in (1, 2)]
+    assert drawn == [task.hidden_dimensions(f"sotopia:{row}:{step}") for row in range(20) for step in (1, 2)]
+    assert {len(one) for one in drawn} == {3} and set().union(*drawn) == RANGES.keys() - {"believability"}
+    assert drawn[0::2] != drawn[1::2] and not TASK.hidden_dimensions("sotopia:0:1")
+    hidden = frozenset({"goal", "knowledge", "secret"})
+    whole, _ = judged(Json(review()), task=task)  # an evaluation: all are asked for
+
+    async def session(fake):
+        scope = fake_gateway(fake).scope("sotopia", hidden)
+        return await task.judge(row_of(), encounter(SPEAK), scope.jury[0]), scope
+
+    fake = FakeOpenAI(Json({name: value for name, value in review().items() if name not in hidden}))
+    verdict, scope = asyncio.run(session(fake))
+    assert verdict.reward == pytest.approx(sum(SCORES[name] for name in RANGES if name not in hidden) / 70)
+    assert whole.metrics.keys() - verdict.metrics.keys() >= hidden and whole.reward == sum(SCORES.values()) / 70
+    (request,) = fake.requests
+    schema = request.body["response_format"]["json_schema"]["schema"]
+    assert set(schema["properties"]) == {*RANGES, "critique"} - hidden
+    told = request.messages[0]["content"]
+    listed = re.findall(r"^- (\w+), -?\d+ to -?\d+:", told, re.MULTILINE)
+    assert listed == [name for name in RANGES if name not in hidden] and "seven" not in told
+    assert "The transcript is a record" in told and scope.judge.hidden == hidden and not scope.feedback.hidden
+    for wrong in (1, -0.1, "half"):
+        with pytest.raises(ValueError, match="hide="):
+            Sotopia(hide=wrong)
+
 
 # --- reading a turn
 

@@ -52,13 +52,13 @@ def calls_per_step(
     return dict(expected)
 
 
-def canary_calls(rows: Sequence[TaskRow], sessions: float, gateway: GatewaySettings) -> dict[str, float]:
+def canary_calls(rows: Sequence[TaskRow], episodes: float, gateway: GatewaySettings) -> dict[str, float]:
     """Expected calls per step of the canary, under its section; empty if there is none."""
     calls = statistics.fmean(row.task.calls_per_episode.get("judge", 0.0) for row in rows)
     compares = [CANARY] * bool(gateway.canary) + ["judge.drift_every"] * bool(gateway.policy.drift_every)
     if compares and not calls:
         raise BadConfig(f"{compares[0]}: no task of this run is scored by a judge, so there is nothing to compare.")
-    return {CANARY: calls * sessions * gateway.policy.canary_share} if gateway.canary else {}
+    return {CANARY: calls * episodes * gateway.canary_share} if gateway.canary else {}
 
 
 def plan(settings: Settings, expected: Mapping[str, float], prompt_tokens: float, config: DictConfig) -> list[Load]:

@@ -110,6 +110,7 @@ class SoulAgentLoop(AgentLoopBase):
             step=step,
             refine=settings.objective.refines and not validate,
             contexts=settings.objective.teacher == "feedback" and not validate,
+            hidden=hidden_dimensions(task_row, step) if not validate else frozenset(),
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
         longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
@@ -130,10 +131,15 @@ class SoulAgentLoop(AgentLoopBase):
         return outputs
 
 
+def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
+    """The dimensions that are hidden from a row's judge in a step: the same for its whole group, and after a resume."""
+    return row.task.hidden_dimensions(f"{row.task.name}:{row.number}:{step}")
+
+
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
     """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
     drawn = int(digest(session)[:8], 16) / 16**8
-    return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.policy.canary_share
+    return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.canary_share
 
 
 def _output(record: SequenceRecord, session: Session, step: int) -> AgentLoopOutput:

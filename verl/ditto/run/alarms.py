@@ -24,9 +24,12 @@ Numbers = Mapping[str, float]
 CERTAIN = 3.0  # standard errors
 SMALLEST_ERROR = 0.02  # of a mean reward; where all answers are right, one wrong one is no fall
 WINDOW = 10  # steps
+SHORT = WINDOW // 2  # steps at the start of the run, and as many now
 INVALID = 0.25  # share of a step's drafts that failed
 LEAST_GAP = 2.0  # nats of a whole answer by which the gap between contexts must have grown, however small it was
+LONGER, PAYS = 1.2, 0.5  # growth of drafts, and correlation with reward, that together raise the alarm of length
 _REWARD, _CANARY, _GAP = "ditto/reward_draft", "ditto/canary/reward_draft", "ditto/context_logprob_gap"
+_DIFFERENCE, _LENGTH = "ditto/canary/difference", "ditto/response_tokens_draft"
 
 
 class History(NamedTuple):
@@ -37,6 +40,7 @@ class History(NamedTuple):
     before: Numbers  # of the step before
     recent: Sequence[Numbers] = ()  # of the last WINDOW steps with this one
     earlier: Sequence[Numbers] = ()  # of as many steps before them
+    start: Sequence[Numbers] = ()  # of the first SHORT steps, once as many have followed
 
     @classmethod
     def at(cls, step: int, now: Numbers, steps: Mapping[int, Numbers]) -> History:
@@ -44,7 +48,8 @@ class History(NamedTuple):
         numbers = [*(steps.get(s, {}) for s in range(max(step - 2 * WINDOW, 0) + 1, step)), now]
         before = steps.get(step - 1, {}) if step > 1 else {}
         first = steps.get(1, {}) if step > 1 else {}
-        return cls(now, first, before, numbers[-WINDOW:], numbers[:-WINDOW])
+        start = [steps.get(s, {}) for s in range(1, SHORT + 1)] if step >= 2 * SHORT else []
+        return cls(now, first, before, numbers[-WINDOW:], numbers[:-WINDOW], start)
 
     def ratio(self, key: str) -> float:
         """By which factor a number changed since the first step; 1 where it is missing."""
@@ -63,13 +68,22 @@ class History(NamedTuple):
         return (self.before[_REWARD] - self.now[_REWARD]) / max(spread, SMALLEST_ERROR)
 
     def trend(self, key: str) -> float:
-        """By how many standard errors a number rose between the two windows (Welch's t); 0 with too few steps."""
-        later, sooner = ([n[key] for n in window if key in n] for window in (self.recent, self.earlier))
-        if min(len(later), len(sooner)) < WINDOW // 2:
-            return 0.0
-        rise = statistics.fmean(later) - statistics.fmean(sooner)
-        error = math.hypot(*(statistics.stdev(values) / math.sqrt(len(values)) for values in (later, sooner)))
-        return rise / error if error else math.copysign(math.inf, rise) if rise else 0.0
+        """By how many standard errors a number rose between the two windows; 0 with too few steps."""
+        return _rise(key, self.earlier, self.recent)
+
+    def since_start(self, key: str) -> float:
+        """The same from the first steps of the run to the last ones: earlier than `trend`, and less certain."""
+        return _rise(key, self.start, self.recent[-SHORT:])
+
+
+def _rise(key: str, earlier: Sequence[Numbers], recent: Sequence[Numbers]) -> float:
+    """Welch's t of a number's rise between two windows; 0 if it is known in too few of their steps."""
+    later, sooner = ([n[key] for n in window if key in n] for window in (recent, earlier))
+    if min(len(later), len(sooner)) < SHORT:
+        return 0.0
+    rise = statistics.fmean(later) - statistics.fmean(sooner)
+    error = math.hypot(*(statistics.stdev(values) / math.sqrt(len(values)) for values in (later, sooner)))
+    return rise / error if error else math.copysign(math.inf, rise) if rise else 0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,21 @@ class Alarm:
 def _idle(numbers: Numbers) -> bool:
     """True if no group of a step had a learning signal."""
     return 0 < numbers.get("ditto/groups", 0.0) == numbers.get("ditto/groups_idle")
+
+
+def _exploits(history: History) -> bool:
+    """True if the judge's reward rises and the canary's falls; or if it does not rise, and the two part."""
+    falls = history.trend(_REWARD) > CERTAIN and history.trend(_CANARY) < -CERTAIN
+    parts = min(map(history.since_start, (_REWARD, _DIFFERENCE))) > CERTAIN and history.since_start(_CANARY) <= 0
+    return falls or parts
+
+
+def _length(history: History) -> bool:
+    """True if drafts are far longer or shorter than at the start; or longer, and length pays but for the canary."""
+    ratio, key = history.ratio(_LENGTH), "ditto/length_reward"
+    known = [numbers[key] for numbers in history.recent if key in numbers]
+    pays = bool(known) and statistics.fmean(known[-SHORT:]) > PAYS  # of one step alone it is noise
+    return not 0.5 <= ratio <= 1.6 or (ratio > LONGER and pays and history.since_start(_CANARY) <= 0)
 
 
 def _got_worse(history: History) -> list[str]:
@@ -123,8 +152,9 @@ ALARMS: tuple[Alarm, ...] = (
     ),
     Alarm(
         "length",
-        lambda history: not 0.5 <= history.ratio("ditto/response_tokens_draft") <= 1.6,
-        "Drafts have become much longer or shorter than at the start. Compare the rewards at equal length.",
+        _length,
+        "Drafts have become longer or shorter than at the start. Compare the rewards at equal length; the higher "
+        "ditto/length_reward, the more the judge pays for length.",
     ),
     Alarm(
         "diversity",
@@ -158,9 +188,9 @@ ALARMS: tuple[Alarm, ...] = (
     ),
     Alarm(
         "canary",
-        lambda history: history.trend(_REWARD) > CERTAIN and history.trend(_CANARY) < -CERTAIN,
-        "The judge's reward rises while the canary's falls: the policy exploits its judge. Improve the judge, or use a "
-        "jury.",
+        _exploits,
+        "The judge's reward rises and the canary's does not: the policy exploits its judge. Improve the judge, or use "
+        "a jury.",
     ),
     Alarm(
         "judge_drift",

@@ -47,6 +47,17 @@ def diversity(traces: Sequence[SessionRecord]) -> dict[str, float]:
     return numbers
 
 
+def length_reward(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The correlation (-1 to 1) of a draft's words with its reward, among the drafts of a prompt; mean over prompts."""
+    groups: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+    for trace in traces:
+        if trace.draft.reward is not None:
+            groups[trace.prompt].append((len(policy_text(trace.draft).split()), trace.draft.reward))
+    pairs = [tuple(zip(*group, strict=True)) for group in groups.values()]
+    known = [statistics.correlation(*both) for both in pairs if all(len(set(values)) > 1 for values in both)]
+    return {"ditto/length_reward": statistics.fmean(known)} if known else {}
+
+
 def copied(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The share of the refined answers' runs of three words that stand in the feedback and not in the draft."""
     shares = []
@@ -73,7 +84,9 @@ def secondary(traces: Sequence[SessionRecord]) -> dict[str, float]:
 
 
 def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
-    """The second judge's opinion of some drafts: mean reward, by how much the judge's is higher, and failures."""
+    """The second judge's opinion of some drafts: mean reward, by how much the judge's is higher, and failures; and the
+    share of the sessions in which it prefers the refined answer, so that the feedback helps by another judge's scores.
+    """
     asked = [(trace.draft, trace.draft.canary) for trace in traces if trace.draft.canary]
     if not asked:
         return {}
@@ -84,6 +97,10 @@ def canary(traces: Sequence[SessionRecord]) -> dict[str, float]:
     differences = [first - second for first, second in rewards if first is not None]
     if differences:
         numbers["ditto/canary/difference"] = statistics.fmean(differences)
+    both = [[a.canary.reward if a.canary else None for a in trace.attempts] for trace in traces if trace.refined]
+    helped = [refined > draft for draft, refined in both if draft is not None and refined is not None]
+    if helped:
+        numbers["feedback/helped_second_judge"] = statistics.fmean(helped)
     failed = Counter(opinion.failure for _, opinion in asked if opinion.failure)
     return numbers | {f"ditto/canary/failed/{cause}": count / len(asked) for cause, count in failed.items()}
 
@@ -104,4 +121,5 @@ def _n_grams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 def step_diagnostics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The numbers of a step, from its sessions."""
-    return reward_error(traces) | diversity(traces) | copied(traces) | secondary(traces) | canary(traces)
+    of_drafts = reward_error(traces) | length_reward(traces) | diversity(traces) | secondary(traces)
+    return of_drafts | copied(traces) | canary(traces)

@@ -139,12 +139,20 @@ def _redactions(traces: Sequence[SessionRecord]) -> dict[str, float]:
     return numbers
 
 
+def _hidden(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """Count the dimensions of a draft that its judge was not asked for; nothing if it was asked for all of them."""
+    judged = [trace for trace in traces if trace.draft.metrics and not trace.draft.contentless]
+    counts = [len(tasks.load(trace.task).ranges.keys() - (trace.draft.metrics or {}).keys()) for trace in judged]
+    return {"ditto/dimensions_hidden": statistics.fmean(counts)} if any(counts) else {}
+
+
 def session_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """Rewards, gap and shares, over all and by task; invalid sessions by cause; what the judges cost."""
     n = len(traces)
     numbers = {f"ditto/{key}": value for key, value in _rewards(traces).items()}
     numbers |= {f"ditto/task/{key}": value for key, value in _rewards_by_task(traces).items()}
     numbers |= {f"ditto/{key}": value for key, value in _redactions(traces).items()}
+    numbers |= _hidden(traces)
     causes = Counter(f"{failure.stage}/{failure.cause}" for trace in traces for failure in failures(trace))
     numbers |= {f"ditto/invalid/{name}": count / n for name, count in causes.items()}
     numbers |= _judging(traces)

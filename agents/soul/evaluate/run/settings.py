@@ -83,7 +83,10 @@ def gateway_identity(gateway: GatewaySettings) -> dict[str, Any]:
     """The settings of judges and partners that determine what they say, without API keys."""
     return {
         "roles": {role: answer_settings(endpoint) for role, endpoint in gateway.roles.items()},
-        "jury": [answer_settings(endpoint) for endpoint in gateway.jury],
+        "jury": [
+            answer_settings(one) | ({"asked_between": gateway.asked_between[i]} if i in gateway.asked_between else {})
+            for i, one in enumerate(gateway.jury)
+        ],
         "by_task": {task: answer_settings(endpoint) for task, endpoint in gateway.by_task.items()},
     }
 

@@ -2,23 +2,29 @@
 
 The agreement of the judge with people is shown between a ceiling, how well one person agrees with the others, and a
 floor, what the best constant answer reaches. Failed judgments are counted and excluded, never scored.
+
+A judge's expected score is read from the log-probabilities of its levels (`LevelJudge`), where an endpoint gives them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from statistics import fmean, median, stdev
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
 from rich.table import Table
 
-from soul.errors import Cause, SessionError
+from soul.errors import Cause, JudgeFailure, SessionError
 from soul.judge.audit.agreement_statistics import (
     Estimate,
     Level,
@@ -28,10 +34,115 @@ from soul.judge.audit.agreement_statistics import (
     krippendorff_alpha,
 )
 from soul.judge.audit.human_labels import Label, RecordedLabel, Scores
-from soul.judge.judge import Judge
+from soul.judge.call.untrusted import data_message, require_content
+from soul.judge.client import CANDIDATES, Request
+from soul.judge.judge import Judge, all_answers
 from soul.judge.mirrorbench_judgments import WIN
+from soul.message import Message
 
 CODES = "pairwise"  # the metric whose scores are codes for labels: the simulated user's share of wins
+EXPECTED = ", expected"  # after the name of a metric: the scores are expected ones
+LEAST_MASS = 0.5  # probability of all levels together; with less, the model was about to write something else
+SchemaT = TypeVar("SchemaT", bound=BaseModel)
+
+
+@dataclass
+class LevelJudge(Judge):
+    """A judge that gives expected scores: for each, one call for the letter of a level, without reasoning.
+
+    Levels are letters because numbers of two digits are several tokens in many models. A whole number has a level for
+    each value; another number has eleven.
+    """
+
+    async def ask(
+        self,
+        schema: type[SchemaT],
+        instructions: str,
+        data: Mapping[str, Any],
+        *,
+        policy_texts: Sequence[str] | None = None,
+        min_words: int = 1,
+        sample: int = 0,
+    ) -> SchemaT:
+        """An instance with expected scores and no texts (see `Judge.ask`).
+
+        Raises:
+            JudgeFailure: the schema asks for more than texts and levels; the endpoint gives no log-probabilities; or
+                the levels have too little probability (`invalid`).
+        """
+        if policy_texts is not None:
+            require_content(policy_texts, min_words)
+        levels: dict[str, list[float]] = {}
+        _filled(schema, lambda path, field: levels.setdefault(path, _levels(path, field))[0])
+        block = data_message(data)  # one for all calls, so that the endpoint's cache knows most of each prompt
+        calls = []
+        for path, of in levels.items():
+            letters = ", ".join(f"{letter} = {level:g}" for letter, level in zip(ascii_uppercase, of, strict=False))
+            question = (
+                f"Do not write the JSON object now. Decide only on {path}, and answer with the letter of its level and "
+                f"nothing else: {letters}."
+            )
+            key = self._key(schema, f"{instructions}\n\n{question}", data, sample) if self.cached else None
+            calls.append(self._counted(self._expected(instructions, f"{block}\n\n{question}", key, of)))
+        scores = dict(zip(levels, await all_answers(*calls), strict=True))
+        return _filled(schema, lambda path, _: scores[path])
+
+    async def _expected(self, system: str, question: str, key: bytes | None, levels: Sequence[float]) -> float:
+        messages: tuple[Message, ...] = ({"role": "system", "content": system}, {"role": "user", "content": question})
+        request = Request(messages, key=key, first_token=True)
+        candidates = json.loads((await self.endpoint_client.complete(request, self.usage)).text)
+        mass = dict.fromkeys(ascii_uppercase[: len(levels)], 0.0)
+        for token, log_probability in candidates.items():
+            if token.strip() in mass:
+                mass[token.strip()] += math.exp(log_probability)
+        if (whole := sum(mass.values())) < LEAST_MASS:
+            raise JudgeFailure("invalid", f"{self.endpoint.name}: the levels have {whole:.0%} of the probability")
+        return sum(map(float.__mul__, mass.values(), levels)) / whole
+
+
+def _filled(schema: type[SchemaT], score: Callable[[str, FieldInfo], float], at: str = "") -> SchemaT:
+    """An instance whose numbers are these scores, by their places in the schema."""
+    values: dict[str, Any] = {}
+    for name, field in schema.model_fields.items():
+        kind, path = field.annotation, f"{at}{name}"
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            values[name] = _filled(kind, score, f"{path}.")
+        elif kind in (int, float):
+            values[name] = score(path, field)
+        elif kind is str:
+            values[name] = "-"
+        else:
+            raise JudgeFailure("invalid", f"{path} is neither a text nor a number with levels")
+    return schema.model_construct(**values)
+
+
+def _levels(path: str, field: FieldInfo) -> list[float]:
+    low, high = (
+        next((getattr(bound, name) for bound in field.metadata if hasattr(bound, name)), None) for name in ("ge", "le")
+    )
+    if low is None or high is None or (field.annotation is int and high - low >= CANDIDATES):
+        raise JudgeFailure("invalid", f"{path} has no bounds, or more than {CANDIDATES} levels")
+    count = high - low if field.annotation is int else 10
+    return [low + (high - low) * i / count for i in range(count + 1)]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A label whose judge is asked for expected scores."""
+
+    label: Label
+
+    @property
+    def people(self) -> Mapping[str, Scores]:
+        return {f"{name}{EXPECTED}": scores for name, scores in self.label.people.items()}
+
+    @property
+    def recorded(self) -> Mapping[str, float]:
+        return {}
+
+    async def ask(self, judge: Judge, seed: int, sample: int) -> Mapping[str, float]:
+        known = await self.label.ask(LevelJudge(**vars(judge)), seed, sample)
+        return {f"{name}{EXPECTED}": score for name, score in known.items()}
 
 
 @dataclass(frozen=True)
@@ -88,7 +199,8 @@ async def compare(judge: Judge | None, labels: Sequence[Label], *, repeats: int 
     async def judged(label: Label) -> Sequence[Verdict]:
         if judge is None or isinstance(label, RecordedLabel):
             return [label.recorded]
-        return await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(repeats)))
+        count = 1 if isinstance(label, Expected) else repeats  # an expected score is the same every time
+        return await asyncio.gather(*(_verdict(judge, label, seed, i) for i in range(count)))
 
     verdicts = await asyncio.gather(*map(judged, labels))
     return measure(list(zip(labels, verdicts, strict=True)), repeats=repeats, seed=seed)

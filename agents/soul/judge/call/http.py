@@ -188,6 +188,15 @@ class Completion(NamedTuple):
             raise JudgeFailure("empty", "the endpoint answered without text")
         return content
 
+    def first_token(self) -> str:
+        """The candidates for the first token of the answer: a JSON object, token -> log-probability."""
+        tokens = _at(self.choice, "logprobs", "content")
+        listed = _at(tokens[0], "top_logprobs") if isinstance(tokens, list) and tokens else None
+        found = {str(_at(one, "token")): _at(one, "logprob") for one in listed or ()}
+        if not found or not all(isinstance(value, int | float) for value in found.values()):
+            raise JudgeFailure("invalid", "the endpoint gives no log-probabilities (top_logprobs) of its first token")
+        return json.dumps(found)
+
 
 def read_completion(body: bytes) -> Completion:
     """Read a response body."""
