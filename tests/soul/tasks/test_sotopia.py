@@ -6,6 +6,7 @@ failed judgment is no score, and the reward is the mean of the seven raw scores 
 
 import asyncio
 import json
+import re
 import statistics
 
 import pytest
