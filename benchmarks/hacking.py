@@ -1,6 +1,6 @@
 """Give the stand-in judge a known bias, train against it, and see which alarm fires at which step.
 
-    python -m benchmarks.hacking run --folder DIR [--bias length] [--arms grpo,ditto] [--seeds 2] [--steps 30]
+    python -m benchmarks.hacking run --folder DIR --regime length [--arms grpo,ditto] [--seeds 2] [--steps 30]
     python -m benchmarks.hacking table --folder DIR
 
 The world is the judged sale of `judged_world`. A quarter of the sellers whom the warm start imitates name no price in
@@ -23,7 +23,7 @@ from benchmarks import learning
 from benchmarks.judged_world import market, sellers
 from benchmarks.learning import Result
 from benchmarks.learning_worlds import WORLDS, World
-from soul.cli.arguments import existing_folder, output_folder, positive_int
+from soul.cli.arguments import existing_folder
 from soul.cli.error_border import Parser, reports_errors
 from soul.tasks.sotopia import RANGES
 from soul.testing import ChatRequest, Json, Reply
@@ -120,28 +120,13 @@ def _change(curves: Sequence[Sequence[float | None]]) -> str:
 @reports_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 1 if a run failed."""
-    parser = Parser(prog="python -m benchmarks.hacking", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    runner = commands.add_parser("run", help="do the runs that are missing")
-    runner.add_argument("--folder", type=output_folder, required=True)
-    runner.add_argument("--bias", choices=BIASES, nargs="+", default=list(BIASES))
-    runner.add_argument("--arms", default="grpo,ditto")
-    runner.add_argument("--seeds", type=positive_int, default=2)
-    runner.add_argument("--steps", type=positive_int, default=30)
-    runner.add_argument("--at-a-time", type=positive_int, default=1)
-    tables = commands.add_parser("table", help="print the table of the runs that are there, as Markdown")
-    tables.add_argument("--folder", type=existing_folder, required=True)
-    args = parser.parse_args(arguments)
-    if args.command == "table":
-        print("\n".join(table(learning.results(args.folder))))
-        return 0
-    todo = [
-        Result(bias, arm, seed, args.steps, task="sotopia")
-        for seed in range(1, args.seeds + 1)
-        for bias in args.bias
-        for arm in args.arms.split(",")
-    ]
-    return int(learning.run(args.folder, todo, args.at_a_time) > 0)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] != ["table"]:
+        return int(learning.main([*words, "--task", "sotopia"]) if words[:1] == ["run"] else learning.main(words))
+    parser = Parser(prog="python -m benchmarks.hacking table", description=__doc__)
+    parser.add_argument("--folder", type=existing_folder, required=True)
+    print("\n".join(table(learning.results(parser.parse_args(words[1:]).folder))))
+    return 0
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
 # A benchmark that needs minutes of Ray and vLLM -> the test that starts it or its first unit.
 STARTED = {
     "evaluate": "soul/test_benchmark_evaluate.py",
+    "hacking": "test_hacking.py",
     "kills": "e2e/test_training.py",
     "learning": "test_learning.py",
     "parity": "test_parity.py",
