@@ -22,7 +22,7 @@ from soul.errors import BadSettings
 from soul.judge import Endpoint, GatewaySettings
 from soul.rows.data_card import read_inside
 from soul.rows.task_files import TaskRow, read_rows
-from soul.suites import ALIASES, SUITES, soul_v1
+from soul.suites import SUITES, soul_v1
 
 # The settings of an endpoint that determine its answers.
 _ANSWERS = {"model", "base_url", "reasoning_effort", "temperature", "top_p", "seed", "max_output_tokens"}
@@ -182,7 +182,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
         elif name in tasks.names() and name not in tasks.CLASSES:  # registered by the user
             files[folder / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
-            suite = f" It is a suite: --suite {name} (SUITE={name})." if name in (*SUITES, *ALIASES) else ""
+            suite = f" It is a suite: --suite {name} (SUITE={name})." if name in SUITES else ""
             raise BadSettings(f"There is no evaluation set {name!r}.{suite} There are: {', '.join(soul_v1.SETS)}.")
     wanted = dict(zip(short_names(list(files.values())), files, strict=True))
     found = {name: file for name, file in wanted.items() if file.is_file()}
