@@ -20,7 +20,6 @@ LONG = {  # torch and verl, or Ray, or processes of their own: 10 s and more
     "step --model MODEL --sequences 4 --prompt 8 --response 8 --rounds 1": "recompute",
     "sft --sizes 1M --rounds 1": "by-hand",
     "sft_data --rows 64": "together_2_s",
-    "driver --sessions 8 --turns 2 --tokens 4": "Goal:",
     "judge_actor --workers 2 --calls 100 --at-once 8": "200 calls",
     "gpu --parts head": "nothing is written",
     f"prefix_tree --model MODEL --data {DATA} --tasks fantom --drafts 2 --rounds 1": "goal",
