@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     runner.add_argument("--seeds", type=positive_int, default=5)
     runner.add_argument("--steps", type=positive_int, default=15)
-    runner.add_argument("--model", type=existing_folder, help="of --task first_message: a chat model to start from")
+    runner.add_argument("--model", help="of --task first_message: a chat model to start from, hub id or folder")
     runner.add_argument("--people", type=existing_folder, help="of --task first_message: MirrorBench's files")
     runner.add_argument("--at-a-time", type=positive_int, default=2)
     table = commands.add_parser("table", help="print tables of the runs that are there, as Markdown")

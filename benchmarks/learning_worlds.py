@@ -121,7 +121,7 @@ WORLDS["sotopia", "usual"] = World(
 )
 
 
-def real(model: Path, people: Path) -> World:
+def real(model: str, people: Path) -> World:
     """A pretrained model that writes the first messages of MirrorBench's people (`recipe/demo/first_message.py`)."""
     return World(
         "first_message",
@@ -132,4 +132,4 @@ def real(model: Path, people: Path) -> World:
     )
 
 
-WORLDS["first_message", "usual"] = real(Path("model"), Path("people"))  # the command line says where they are
+WORLDS["first_message", "usual"] = real("model", Path("people"))  # the command line says where they are

@@ -14,7 +14,10 @@ from benchmarks.learning_table import p_value, write_figures, write_table
 from benchmarks.side_by_side import ROOT
 from ditto.objectives import OBJECTIVES
 
-PAGE, MEASUREMENTS = ROOT / "docs/learning.md", [ROOT / "benchmarks/measurements/learning"]
+PAGE, MEASUREMENTS = (
+    ROOT / "docs/learning.md",
+    [ROOT / "benchmarks/measurements" / name for name in ("learning", "learning_first_message")],
+)
 
 
 def run(arm: str, seed: int, drafts: list[float], sampled: float = 0.9) -> Result:
@@ -39,7 +42,7 @@ def test_the_page_holds_the_numbers_of_the_runs() -> None:
     runs = [each for folder in MEASUREMENTS for each in results(folder)]
     page = PAGE.read_text().splitlines()
     rows = [line for line in page if re.match(r"\| \S+ \| \d \|", line)]
-    assert len(rows) >= 11 and set(rows) <= set(write_table(runs).splitlines())
+    assert len(rows) >= 13 and set(rows) <= set(write_table(runs).splitlines())
     stories = [{run.arm: [] for run in runs}, {run.arm: [] for run in runs}]
     for run in (run for run in runs if run.regime == "very rare" and run.how == "one_process"):
         stories[run.task == "paratomi"][run.arm].append(run.sampled)
