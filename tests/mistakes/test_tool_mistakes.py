@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     "data.check": [
         (
             ["{hitom.parquet}", "--against", "{file}", "--without-overlap", "{hitom.parquet}"],
-            "is an input, too",
+            "is an input of this command",
         ),
         (["{page.parquet}"], "It is a web page, not the data"),
         (["{hitom.parquet}", "--without-overlap", "{tmp}/y.parquet"], "use --against"),
@@ -84,7 +84,9 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     **{f"data.{name}": [(["convert", "{null.json}", *OUT], "{null.json}")] for name in ("coser", "fantom", "paratomi")},
     "data.humanual": [(["convert", "--set", "chat", "{null.json}", *OUT], "{null.json}")],
     "data.mistakes": [(["convert", "{empty.csv}", *OUT], "misconception_mapping.csv")],
-    "soul.rows.convert": [(["{lines.jsonl}", "--task", "hitom", "--out", "{lines.jsonl}"], "is an input, too")],
+    "soul.rows.convert": [
+        (["{lines.jsonl}", "--task", "hitom", "--out", "{lines.jsonl}"], "is an input of this command")
+    ],
     "data.intents": [
         (["{lines.jsonl}", "--out", "{tmp}/intents.jsonl"], "line 1: no conversation of PRISM"),
         *((["{lines.jsonl}", "--out", "{tmp}/intents.jsonl", word], "") for word in KEYS),

@@ -109,7 +109,8 @@ def check_file(path: Path, label: str, findings: Findings) -> None:
         if item.name and item.name not in rebound:
             known[item.name] = found if known.get(item.name, found) is found else None
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (chain := _chain(node)) and known.get(chain[0]) is not None:
+        read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)  # a patch may set what is not there
+        if read and (chain := _chain(node)) and known.get(chain[0]) is not None:
             _, complaint = _follow(known[chain[0]], chain[1:])
             findings.check("attributes", f"{label}:{node.lineno}", complaint)
         if isinstance(node, ast.Call) and (chain := _chain(node.func)) and known.get(chain[0]) is not None:

@@ -72,6 +72,7 @@ def test_a_chart_gives_its_numbers_and_its_picture(opened, run):
     assert {"draft low", "draft high", "draft n", "refined"} <= rows[0].keys()
     assert sum(int(row["draft n"]) for row in rows) == sum(one.draft.reward is not None for one in run[0])
     chart.locator("summary").click()
+    chart.locator("tbody tr").last.wait_for()
     assert chart.locator("tbody tr").count() == STEPS
     picture = Image.open(io.BytesIO(saved(page, chart.get_by_role("button", name=re.compile("PNG")).click)))
     box = chart.locator("svg").bounding_box()
