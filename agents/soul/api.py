@@ -61,7 +61,7 @@ def task(name: str) -> Task[Any]:
 
 
 def rows(name: str, file: str | Path | None = None) -> list[TaskRow]:
-    """The rows of a task: of a task file, or invented ones; raises BadRow, UnknownTask."""
+    """The rows of a task: of a task file, or invented ones. Raises BadRow or UnknownTask."""
     return load_rows(task(name).name, None if file is None else Path(file))
 
 

@@ -319,6 +319,7 @@ def read_records(file: Path) -> Iterator[RecordLine]:
 
     Raises:
         BadRecord: a complete line is not a record, or has an unknown version.
+        DamagedFile: a packed file is damaged.
     """
     for number, (start, end, line) in enumerate(read_lines(file), start=1):
         yield RecordLine(start, end, SessionRecord.from_line(line, f"{file}: line {number}"))

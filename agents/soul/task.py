@@ -78,7 +78,7 @@ class Task(ABC, Generic[RowT]):
         return verdict.critique
 
     def hidden_dimensions(self, seed: str) -> frozenset[str]:
-        """Draw the dimensions that the judge of a training session is not asked for (`Judge.hidden`); none here."""
+        """Draw the dimensions that the training judge is not asked about (`Judge.hidden`); none by default."""
         return frozenset()
 
     @abstractmethod

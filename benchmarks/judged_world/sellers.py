@@ -77,7 +77,7 @@ class Sellers:
         return {aspect: rng.random() < share for aspect, share in shares.items()}
 
     def trick(self, rng: random.Random, feedback: str = "") -> str | None:
-        """Draw a trick; None is no trick."""
+        """Draw a trick, or None: most sellers use none."""
         share = self.tricky * (1 - self.corrected if HARD_TO_FOLLOW in feedback else 1)
         return rng.choice(self.tricks) if self.tricks and rng.random() < share else None
 

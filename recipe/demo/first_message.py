@@ -33,8 +33,8 @@ from soul.metrics.lexical import content_words
 from soul.rows.task_files import read_rows
 
 SOURCES = ("clariq", "oasst1", "chatbot_arena")  # Qulac's people answer a question first
-WORDS = (3, 25)  # of a message
-HELD_BACK, WARM = 48, 128  # rows; a topic is in one part only, and training gets the rest
+WORDS = (3, 25)  # fewest and most words of a message
+HELD_BACK, WARM = 48, 128  # fewest rows of these parts; a topic is in one part only, and training gets the rest
 MAX_NEW_TOKENS = 24
 STEPS, BATCH, RATE = 20, 16, 1e-4
 PERSON = 0.1  # share of the people among the warm start's answers without advice

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from soul.agree import main
+from soul.errors import JudgeFailure
 from soul.judge.audit.agreement_statistics import spearman
 from soul.judge.audit.human_agreement import Agreement
+from soul.judge.call.http import read_completion
 from soul.published_labels import SOURCES, sim_arena_doc
 from soul.tasks.sotopia import RANGES
 from soul.testing import FakeOpenAI, Json
@@ -270,3 +272,12 @@ def test_where_labels_come_from_is_said(tmp_path, capsys):
     }.items():
         assert main(list(words)) == 2
         assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e9", "true", '"-1"', "null"])
+def test_a_log_probability_that_cannot_be_one_is_a_failure(number):
+    body = '{"choices": [{"message": {}, "logprobs": {"content": [{"top_logprobs": [%s, %s]}]}}]}'
+    good, bad = (f'{{"token": "{token}", "logprob": {value}}}' for token, value in (("A", -0.1), ("B", number)))
+    assert json.loads(read_completion((body % (good, good)).encode()).first_token()) == {"A": -0.1}
+    with pytest.raises(JudgeFailure, match="invalid.*log-probabilities"):
+        read_completion((body % (good, bad)).encode()).first_token()

@@ -81,7 +81,7 @@ class HeadWatch:
         self._checked = self._answered = time.monotonic()
 
     def check(self) -> None:
-        """Warn when the head does not answer. Raises HeadLost: it has not for HEAD_GONE_S."""
+        """Warn when the head does not answer. Raises HeadLost after HEAD_GONE_S without an answer."""
         now = time.monotonic()
         if now - self._checked < HEAD_CHECK_S:
             return

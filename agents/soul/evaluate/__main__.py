@@ -34,7 +34,7 @@ from soul.validation_errors import setting_problem
 
 
 def settings_of(options: RunOptions) -> EvaluationSettings:
-    """The settings of an evaluation; raises BadSettings: no model is named, or a section or a set is unknown."""
+    """The settings of an evaluation. Raises BadSettings if it names no model, or an unknown section or set."""
     policy = policy_endpoint(options.sections.get("policy"))
     if policy is None:
         raise BadSettings("Which model? Set OPENAI_AGENT_MODEL, or add policy.model=... to the command.")

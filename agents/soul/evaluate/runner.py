@@ -185,7 +185,7 @@ def run(
 
 @contextmanager
 def exclusive_lock(*folders: Path) -> Iterator[None]:
-    """Lock these run folders, and name the folder if the disk is full.
+    """Lock these run folders. If the disk is full, the error says which folder is on it.
 
     Raises:
         FolderInUse: another process holds a lock. OutOfSpace: a write inside the block found the disk full.

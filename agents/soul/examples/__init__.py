@@ -49,7 +49,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Example[Any]:
-    """The example of the task with that name (`data_source`); raises UnknownTask: the task has no example."""
+    """The example of the task with that name (`data_source`). Raises UnknownTask if it has no example."""
     if name in _CLASSES:
         return resolve_name(f"soul.examples.{_CLASSES[name]}")(name)
     if name in tasks.CLASSES:

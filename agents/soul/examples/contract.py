@@ -44,7 +44,7 @@ async def played(
     refine: bool = True,
     step: int = 0,
 ) -> Session:
-    """Run one session of the row in process; raises AssertionError: code of the task raised an exception."""
+    """Run one session of the row in process. Raises AssertionError if the task's code raised an exception."""
     gateway = fake_gateway(script, max_attempts=1, max_reasks=0)
     settings = RefineSettings(max_feedback_chars=100_000)
     session = await run_session(
@@ -57,7 +57,7 @@ async def played(
 
 
 async def rewards(example: Example[Any], rows: Sequence[Row], style: Style, seed: int = 0) -> list[float]:
-    """The rewards of one player on all rows; raises AssertionError: a session failed."""
+    """The rewards of one player on all rows. Raises AssertionError if a session failed."""
     sessions = (played(example, row, example.player(style, row, seed), refine=False) for row in rows)
     return [_reward(session) for session in await asyncio.gather(*sessions)]
 

@@ -37,7 +37,7 @@ _FEW = 4  # names; the seeds of more are not drawn one by one
 
 
 def require_matplotlib() -> None:
-    """Check that matplotlib is installed; raises BadSettings: it is not."""
+    """Check that matplotlib is installed. Raises BadSettings if it is not."""
     if importlib.util.find_spec("matplotlib") is None:
         raise BadSettings("soul figures needs matplotlib, which is not installed: pip install -e '.[figures]'")
 

@@ -42,7 +42,7 @@ class TrainingRun:
 
     @classmethod
     def load(cls, name: str, folder: Path) -> TrainingRun:
-        """Read a run's folder; raises NotARun: it has no metrics of a step. BadMetrics: a line cannot be read."""
+        """Read a run's folder. Raises NotARun if it has no metrics of a step, BadMetrics if a line cannot be read."""
         steps, sha256 = read_with_hash(folder / NAME)
         if not any(f"ditto/{DRAFT}" in numbers for numbers in steps.values()):
             raise NotARun(

@@ -1,4 +1,4 @@
-"""What a failed download leaves in place of a data file, for the errors of every reader."""
+"""Recognise what a failed download leaves in place of a data file, so that every reader's error says what to do."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ _PAGES = (b"<!doctype html", b"<html")
 
 
 def remedy(path: str | Path, otherwise: str) -> str:
-    """The sentence that says what to do about a file that cannot be read; `otherwise`: where its content is unknown."""
+    """The sentence that says what to do about an unreadable file: `otherwise` if its content is not recognised."""
     if not Path(path).is_file():
         return otherwise
     with Path(path).open("rb") as file:

@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from filelock import FileLock
 
+from soul.errors import SoulError
 from soul.files.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,10 @@ PACKED = ".gz"
 _LEVEL = 3  # of gzip; level 6 takes twice the time for files that are a seventh smaller
 _CHUNK = 1 << 20  # bytes of a packed file that are read at once
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's code for gzip's header and checksum
+
+
+class DamagedFile(SoulError):
+    """A packed file holds something else than packed lines."""
 
 
 class Line(NamedTuple):
@@ -83,8 +88,11 @@ def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
     """The complete lines of an open file in either form, from the offset of a line on.
 
-    An incomplete last line is left out: a plain file may be written just now. A packed one is read up to what is torn,
-    damaged or not packed line by line; a warning says where that is.
+    An incomplete last line is left out: a plain file may be written just now; in a packed one, a warning says where the
+    tear is.
+
+    Raises:
+        DamagedFile: while lines are read: the file is packed, but not by `write_lines`, or it is damaged.
     """
     file.seek(start)
     if is_packed(Path(file.name)):
@@ -97,26 +105,35 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def line_from(stored: bytes, path: Path) -> bytes:
-    """The line of the bytes between a line's `start` and `end` in a file; b"" if they are no packed line any more."""
+    """The line of the bytes between a line's `start` and `end` in a file.
+
+    Raises:
+        DamagedFile: the file is packed, and these bytes are no packed line.
+    """
     try:
         return gzip.decompress(stored) if is_packed(path) else stored
-    except (OSError, EOFError, zlib.error):
-        return b""
+    except (OSError, EOFError, zlib.error) as error:
+        raise DamagedFile(f"{path}: no packed line is there ({error})") from None
 
 
 def _members(file: BinaryIO, start: int) -> Iterator[Line]:
     ahead = b""  # what was read beyond the last member
     while ahead := ahead or file.read(_CHUNK):
-        member, text, end = zlib.decompressobj(_GZIP), b"", start
-        try:
-            while not member.eof and (ahead := ahead or file.read(_CHUNK)):
+        member, text, end, problem = zlib.decompressobj(_GZIP), b"", start, ""
+        while not member.eof and not problem:
+            if not ahead and not (ahead := file.read(_CHUNK)):
+                logger.warning("%s is torn: it ends within a line, at byte %d; later lines are lost", file.name, end)
+                return
+            try:
                 text += member.decompress(ahead)
-                end += len(ahead) - len(member.unused_data)
-                ahead = member.unused_data
-        except zlib.error:
-            text = b""
-        if not member.eof or text.find(b"\n") != len(text) - 1 or not text:
-            logger.warning("%s is torn: no whole line begins at byte %d; later lines are lost", file.name, start)
-            return
+            except zlib.error as error:
+                problem = str(error)
+            end += len(ahead) - len(member.unused_data)
+            ahead = member.unused_data
+        if problem or not text or text.find(b"\n") != len(text) - 1:
+            raise DamagedFile(
+                f"{file.name}: what begins at byte {start:,} cannot be read ({problem or 'it is not one line'}). If "
+                "you packed the file yourself, unpack it (gunzip); otherwise copy it again from where it was written."
+            )
         yield Line(start, end, text)
         start = end

@@ -110,7 +110,7 @@ class Judge(ChatModel):
     cached: bool = True  # whether equal questions may get the same answer, from the cache or from a call in flight
     # the number in a jury. It is part of the cache key, because a model that is a member twice gives two opinions.
     member: int = 0
-    hidden: frozenset[str] = frozenset()  # dimensions of the task that this judge is not asked for
+    hidden: frozenset[str] = frozenset()  # dimensions of the task that this judge is not asked about
 
     async def ask(
         self,

@@ -41,7 +41,8 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 }
 # The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
-CANARY, CANARY_SHARE = "judge.canary", 0.1  # the section of the second judge, and the share of sessions it scores
+CANARY = "judge.canary"  # the section of the second judge
+CANARY_SHARE = 0.1  # of a training step's sessions, which the second judge scores
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
@@ -85,7 +86,7 @@ class JudgePolicy(BaseModel):
     )
     canary: Mapping[str, Any] | None = Field(
         default=None,
-        description="A second judge, as an alarm: `{model: other, share: 0.1}`. It scores this share of a training "
+        description="A second judge that raises an alarm: `{model: other, share: 0.1}`. It scores this share of a "
         "step's sessions, and its scores never reach the reward ([judges](judge.md)).",
     )
     drift_every: int | None = Field(
@@ -111,7 +112,7 @@ class GatewaySettings(BaseModel):
     asked_between: Mapping[int, tuple[float, float]] = {}  # by place in the jury: rewards of the first member
     by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
     canary: Endpoint | None = None
-    canary_share: float = CANARY_SHARE  # of the sessions of a training step
+    canary_share: float = CANARY_SHARE  # share of a training step's sessions that the canary scores
     policy: JudgePolicy = JudgePolicy()
 
     @property

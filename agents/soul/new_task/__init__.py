@@ -21,7 +21,7 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def create(name: str, out: Path) -> Path:
-    """Write the package `name` below the folder `out`; raises BadSettings: the package's folder exists."""
+    """Write the package `name` below the folder `out`. Raises BadSettings if the package's folder exists."""
     folder = out / name
     if folder.exists():
         raise BadSettings(f"{folder} exists. Choose another name, or another folder with --out.")

@@ -26,13 +26,13 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from soul.errors import RunFailed, one_line
-from soul.files.line_file import Line, lines_of
+from soul.files.line_file import DamagedFile, Line, lines_of
 from soul.files.trace_files import TraceFile, trace_files
 from soul.pages.session_row import CALL_SUMS, SessionRow, Uses, calls_rows
 from soul.record import BadRecord, SessionRecord
@@ -197,10 +197,11 @@ class SessionIndex:
             file_id = known.id if known else _insert(connection, "files", new)
             end, count = (known.indexed, known.lines) if known else (0, 0)
             uses: list[Uses] = []
-            for line in lines_of(opened, end):  # what is before a tear counts; `torn` names the file
-                end, count = line.end, count + 1
-                if record := _add(connection, file_id, line, f"{file.name}: line {count}"):
-                    uses.append((record.task, record.usage))
+            with suppress(DamagedFile):  # what is before the tear counts; `torn` names the file
+                for line in lines_of(opened, end):
+                    end, count = line.end, count + 1
+                    if record := _add(connection, file_id, line, f"{file.name}: line {count}"):
+                        uses.append((record.task, record.usage))
             for row in calls_rows(uses):
                 _insert(connection, "calls", {"file_id": file_id, **row})
             torn = f"{file.name} cannot be read beyond byte {end:,}: copy it again from where it was written"

@@ -31,7 +31,7 @@ class Report:
 
 
 def reports(file: str, held_out: HeldOut | None = None) -> list[Report]:
-    """A report for each task in a file, by name; raises BadRow: a row is invalid, or the file cannot be read."""
+    """A report for each task in a file, by name. Raises BadRow if a row is invalid or the file unreadable."""
     by_task: defaultdict[str, list[TaskRow]] = defaultdict(list)
     for row in read_rows([file]):
         by_task[row.task.name].append(row)

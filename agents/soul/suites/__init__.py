@@ -45,10 +45,10 @@ SUITES: Mapping[str, Suite] = {
 
 
 def suite(name: str) -> Suite:
-    """The suite with this name. Raises BadSettings: no suite has it."""
+    """The suite with this name. Raises BadSettings if there is none."""
     named = SUITES.get(name)
     if named is None:
         raise BadSettings(
-            f"There is no suite {name!r}. Choose from {', '.join(SUITES)}, or name sets: {','.join(soul_v1.PAPER[:2])}."
+            f"There is no suite {name!r}. Choose {' or '.join(SUITES)}, or list sets: {','.join(soul_v1.PAPER[:2])}."
         )
     return named

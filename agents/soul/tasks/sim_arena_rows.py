@@ -43,7 +43,7 @@ class SimArenaRow(Row):
     def _unpacked(cls, record: Any) -> Any:
         if not isinstance(record, Mapping):
             return record
-        return {**nested_object(record, "raw"), **without_nulls(record)}  # "raw" itself is no field, so it is ignored
+        return {**nested_object(record, "raw"), **without_nulls(record)}  # the row type ignores "raw" itself
 
     @field_validator("human_user_queries", mode="before")
     @classmethod

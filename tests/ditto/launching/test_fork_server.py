@@ -152,6 +152,40 @@ def test_the_server_survives_a_broken_request_and_ends_with_the_raylet(
         time.sleep(0.05)
 
 
+@pytest.mark.e2e
+def test_the_first_worker_becomes_the_server_and_imports_what_a_run_needs(
+    start: Start, sockets: Path, tmp_path: Path
+) -> None:
+    """The real imports, from a folder with a file that has a library's name."""
+    folder = tmp_path / "of_the_user"
+    folder.mkdir()
+    (folder / "datasets.py").write_text("raise RuntimeError('imported from the current folder')")
+    packages = os.pathsep.join(str(ROOT / part) for part in ("agents", "verl", "."))
+    environment = {"PYTHONPATH": packages, "OMP_NUM_THREADS": "1", "VERL_PLATFORM": "cpu", "LC_ALL": "C.UTF-8"}
+    first = tmp_path / "first.py"
+    first.touch()
+    command = [*shlex.split(fork_server.command()), str(first), f"--raylet-name={sockets / 'raylet'}"]
+    with (tmp_path / "log").open("w") as log:  # the server keeps it open
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(sockets / "fork")
+        forked = [start(folder, **environment) for _ in range(2)]
+    finally:
+        servers = [child for child in psutil.Process().children() if "fork_server" in " ".join(child.cmdline())]
+        for child in servers:
+            child.kill()
+            child.wait(20)
+    (server,) = servers
+    plain = start(folder, **environment)
+    for worker in forked:
+        assert worker["parent"] == server.pid, worker["complaint"]
+        path, its_own = worker["path"], plain["path"]
+        assert isinstance(path, list) and isinstance(its_own, list)
+        assert path[: len(its_own)] == its_own  # imports append to it
+        assert worker["threads"] == 1
+    assert plain["parent"] == os.getpid()
+
+
 BROKEN = {  # what an import must not do, and the complaint of the server
     "import nowhere_to_be_found": "No module named 'nowhere_to_be_found'",
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "has started a thread",
@@ -180,3 +214,19 @@ def test_a_worker_starts_from_nothing_where_the_server_fails(
     assert BROKEN[code] in failing.communicate(timeout=60)[1]
     for worker in (waiting, later):
         assert not worker["forked"] and "a worker starts from nothing" in str(worker["complaint"])
+
+
+def test_workers_draw_ids_of_their_own_although_an_actor_class_is_imported() -> None:
+    """Ray gives an actor class a random id, and its first id seeds all later ones of the process and of its forks."""
+    code = """
+import ray
+from ditto.launching import fork_server
+if KEEP:
+    fork_server._keep_rays_generator_unused()
+ray.remote(type("Actor", (), {}))
+print(len({fork_server._id_drawn_in_a_fork() for _ in range(3)}))
+"""
+    for keep, different in ((True, 3), (False, 1)):
+        command = [sys.executable, "-c", code.replace("KEEP", str(keep))]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        assert int(printed) == different, f"KEEP={keep}"

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from soul.files.line_file import either_form, line_from, lines_of, packed_form, read_lines, write_lines
+from soul.files.line_file import DamagedFile, either_form, line_from, lines_of, packed_form, read_lines, write_lines
 
 LINES = ['{"a": 1}', '{"text": "größer"}', "x" * 3_000_000, ""]
 STORED = [f"{line}\n".encode() for line in LINES]
@@ -54,7 +54,10 @@ def test_a_file_is_replaced_whichever_form_it_had(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"not gzip", gzip.compress(b"two\nlines\n"), gzip.compress(b"no end")], ids=["plain", "two", "open"]
 )
-def test_a_file_that_is_not_packed_line_by_line_has_no_line(tmp_path, content):
+def test_a_file_that_is_not_packed_line_by_line_is_refused(tmp_path, content):
     path = tmp_path / "step_000001.jsonl.gz"
     path.write_bytes(content)
-    assert list(read_lines(path)) == [] and line_from(b"not gzip", path) == b""
+    with pytest.raises(DamagedFile, match=r"step_000001.jsonl.gz: what begins at byte 0 cannot be read .*gunzip"):
+        list(read_lines(path))
+    with pytest.raises(DamagedFile, match="no packed line is there"):
+        line_from(b"not gzip", path)

@@ -43,7 +43,7 @@ def choose(
     training: Training,
     tokens: int | None,
     longest: int,
-    needed: Callable[[Training, int], dict[str, int]],
+    needed: Needed,
     rank_key: str,
 ) -> tuple[bool, int, list[str]]:
     """The fastest gradient checkpointing and tokens of a micro-batch that fit, and the lines of the plan.

@@ -137,7 +137,7 @@ def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
 
 
 def _asks_canary(settings: Settings, row: TaskRow, session: str) -> bool:
-    """True if the canary scores the draft of this session: of tasks that are judged, the share that is configured."""
+    """True if the canary scores this session: the configured share of the sessions of tasks that are judged."""
     drawn = int(digest(session)[:8], 16) / 16**8
     return bool(row.task.calls_per_episode.get("judge")) and drawn < settings.gateway.canary_share
 

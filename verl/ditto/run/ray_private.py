@@ -15,7 +15,7 @@ def cluster_address(address: str | None, temp_dir: str | None) -> str | None:
 
 
 def uses_token() -> bool:
-    """Whether `ray start` would ask for a token; if so, this process uses it, too."""
+    """True if `ray start` would ask for a token; this process then uses it, too."""
     from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
     return bool(maybe_enable_token_auth_if_token_available(warn_if_disabled=False))

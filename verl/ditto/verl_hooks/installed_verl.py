@@ -19,7 +19,7 @@ class OtherVerl(SoulError):
 
 
 def describe() -> str | None:
-    """A line of the plan about another verl than the pinned one, or None. Raises OtherVerl: it lacks what we import."""
+    """A line of the plan about a verl that is not pinned, or None. Raises OtherVerl if it lacks what we import."""
     pinned = next(rule for rule in map(Requirement, requires("ditto-soul") or []) if rule.name == "verl")
     installed = version("verl")
     if pinned.specifier.contains(installed, prereleases=True):

@@ -51,7 +51,7 @@ class Results:
     sets: Mapping[str, SetResult]
 
     def average(self, names: Sequence[str]) -> Average:
-        """The macro average over these sets; raises KeyError: the run has no such set."""
+        """The macro average over these sets. Raises KeyError if the run lacks one."""
         chosen = [self.sets[name] for name in names]
         means = [s.mean for s in chosen if s.mean is not None]
         parts = [s.estimate for s in chosen if s.estimate is not None]

@@ -120,7 +120,7 @@ class Checkpoint:
 
 
 def latest_checkpoint(folder: Path) -> Path:
-    """The latest checkpoint of a run folder; any other folder as it is; raises BadCheckpoint: it is missing."""
+    """The latest checkpoint of a run folder; any other folder as it is. Raises BadCheckpoint if it is missing."""
     tracker = folder / TRACKER
     if not tracker.is_file():
         return folder

@@ -72,7 +72,7 @@ class Failures:
         )
 
     def require_verdict(self) -> None:
-        """Check that something succeeded; raises NoVerdict: with the cause."""
+        """Check that something succeeded. Raises NoVerdict, which names the cause, if nothing did."""
         if cause := self.cause():
             raise NoVerdict(f"{cause} {self.remedy()}")
 

@@ -36,7 +36,7 @@ class Journal:
             self._file.truncate(self._length)
 
     def add(self, sample: SessionRecord) -> None:
-        """Append a sample; raises OutOfSpace: the disk is full. The file then ends with the last complete line."""
+        """Append a sample. Raises OutOfSpace if the disk is full; the file then ends with the last complete line."""
         line = sample.to_line().encode("utf-8", "backslashreplace") + b"\n"
         try:
             written = 0

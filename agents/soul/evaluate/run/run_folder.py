@@ -173,7 +173,7 @@ class Interrupted(SoulError):
 
 @contextmanager
 def interruptible(wanted: Sequence[SampleRequest], journal: Journal) -> Iterator[None]:
-    """Report an interruption of the work in this block; raises Interrupted: instead of KeyboardInterrupt."""
+    """Report an interruption of the work in this block: raise Interrupted instead of KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt:

@@ -182,8 +182,8 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
         elif name in tasks.names() and name not in tasks.CLASSES:  # registered by the user
             files[folder / f"{tasks.launch(name).val}.parquet"] = (name,)
         else:
-            suite = f" It is a suite: --suite {name} (SUITE={name})." if name in SUITES else ""
-            raise BadSettings(f"There is no evaluation set {name!r}.{suite} There are: {', '.join(soul_v1.SETS)}.")
+            suite = f" That is a suite: use --suite {name} (SUITE={name})." if name in SUITES else ""
+            raise BadSettings(f"There is no evaluation set {name!r}.{suite} The sets are: {', '.join(soul_v1.SETS)}.")
     wanted = dict(zip(short_names(list(files.values())), files, strict=True))
     found = {name: file for name, file in wanted.items() if file.is_file()}
     missing = {name: file for name, file in wanted.items() if name not in found}
@@ -198,7 +198,7 @@ def find_sets(names: Sequence[str], data_dir: Path) -> SetFiles:
 
 
 def choose_sets(names: Sequence[str], data_dir: Path) -> dict[str, Path]:
-    """Like `find_sets`, but every set must have a file; raises BadSettings: a set is unknown, or a file is missing."""
+    """Like `find_sets`, but every set must have a file. Raises BadSettings if a set is unknown or its file missing."""
     found, missing = find_sets(names, data_dir)
     if missing:
         raise BadSettings("A set has no file.\n" + "\n".join(how_to_build(missing)))

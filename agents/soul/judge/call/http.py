@@ -193,7 +193,7 @@ class Completion(NamedTuple):
         tokens = _at(self.choice, "logprobs", "content")
         listed = _at(tokens[0], "top_logprobs") if isinstance(tokens, list) and tokens else None
         found = {str(_at(one, "token")): _at(one, "logprob") for one in listed or ()}
-        if not found or not all(isinstance(value, int | float) for value in found.values()):
+        if not found or not all(type(value) in (int, float) and value <= 0.01 for value in found.values()):  # not NaN
             raise JudgeFailure("invalid", "the endpoint gives no log-probabilities (top_logprobs) of its first token")
         return json.dumps(found)
 
