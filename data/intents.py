@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its price, and make no call")
-    args = parser.parse_intermixed_args(arguments)
+    args = parser.parse_args(arguments)
     args.sources = [Path(word) for word in args.words if not is_setting(word)]
     if not args.sources:
         raise BadSettings("Name PRISM's conversations.jsonl.")

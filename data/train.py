@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of random choices among training rows (default 0)")
     parser.add_argument("--near", type=positive_share, metavar="SHARE", help="leave out near duplicates too (0.6)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and write nothing")
-    args = parser.parse_intermixed_args(arguments)
+    args = parser.parse_args(arguments)
     root = args.sources or args.out / "sources"
     settings_of(args.models)  # a wrong setting is an error before anything is built
     chosen = {name: TRAINING[name] for name in args.tasks}

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--row", type=non_negative_int, default=0, help="number of the row, from 0")
     parser.add_argument("--talk", action="store_true", help="play the partner of the policy")
     parser.add_argument("--keep", type=output_folder, default=Path("outputs/play"), metavar="FOLDER")
-    given = parser.parse_intermixed_args(arguments)
+    given = parser.parse_args(arguments)
     urls = [f"{role}.base_url={url}" for role, url in (("policy", given.policy), ("judge", given.judge)) if url]
     with closing(Playground.from_arguments({given.task: given.rows}, [*given.settings, *urls], given.keep)) as ground:
         show(ground.notice(given.task), "bold yellow")

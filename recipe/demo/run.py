@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = demo_parser("python -m recipe.demo.run", __doc__)
     parser.add_argument("--compare", action="store_true", help="train with GRPO for the same time, and draw both")
     parser.add_argument("--real", type=existing_folder, metavar="FOLDER", help="a real model on MirrorBench's people")
-    args = parser.parse_intermixed_args(arguments)
+    args = parser.parse_args(arguments)
     folder = Path(os.environ.get("OUTPUT_DIR", "outputs")).absolute() / os.environ.get("EXPERIMENT_NAME", "demo")
     folder.mkdir(parents=True, exist_ok=True)
     hf_logging.disable_progress_bar()

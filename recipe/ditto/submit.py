@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("task", metavar="TASK", help="a task, several with commas, or paper")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides of the training")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted (or DRY_RUN=1)")
-    given = parser.parse_intermixed_args(arguments)
+    given = parser.parse_args(arguments)
     dry_run = given.dry_run or says_yes("DRY_RUN", os.environ)
     return submit(given.backend, [given.task, *given.overrides], dry_run)
 

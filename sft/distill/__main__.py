@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Sample and select."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
-    given = options().parse_intermixed_args(words[:at])
+    given = options().parse_args(words[:at])
     distill(given, ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform))
 
 

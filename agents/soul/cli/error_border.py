@@ -35,7 +35,12 @@ TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of every command: its description keeps its lines, and its errors repeat no key."""
+    """The parser of every command: its description keeps its lines, and its errors repeat no key.
+
+    Options may stand between words: `soul judge agree sotopia --labels FOLDER judge.model=NAME`.
+    """
+
+    _intermixing = False
 
     def __init__(self, *arguments: object, **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -46,6 +51,13 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse, and refuse an output file that is one of the inputs; subcommands are parsed by this, too."""
+        counts = {action.nargs for action in self._actions if not action.option_strings}
+        if counts & {"*", "+"} and not counts & {argparse.PARSER, argparse.REMAINDER} and not self._intermixing:
+            self._intermixing = True  # argparse's own method calls this one, for options and for words
+            try:
+                return self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._intermixing = False
         given, rest = super().parse_known_args(args, namespace)
         values = {action.dest: getattr(given, action.dest, None) for action in self._actions}
         outputs = {action.dest: values.pop(action.dest) for action in self._actions if action.type is output_file}

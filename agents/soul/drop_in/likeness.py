@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write every number to this file")
     every = sys.argv[1:] if arguments is None else arguments
     settings = [word for word in every if word.startswith("judge.") and is_setting(word)]
-    given = parser.parse_intermixed_args([word for word in every if word not in settings])
+    given = parser.parse_args([word for word in every if word not in settings])
     simulated, people = (_spoken(files) for files in (given.files, given.humans))
     found, floor = compare(simulated, people), dict(compare(people[::2], people[1::2]).summary)
     summary, notes, failed = dict(found.summary), [], Counter[str]()

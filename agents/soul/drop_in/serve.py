@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--tries", type=positive_int, default=3, help="answers of the model for one turn, at most (default 3)")
     add("--keep", type=output_file, metavar="FILE.jsonl", help="add the conversations to this file")
     add_server_options(parser)
-    given = parser.parse_intermixed_args(words[:at])
+    given = parser.parse_args(words[:at])
     models, settings = [w for w in given.words if not is_setting(w)], [w for w in given.words if is_setting(w)]
     if models[1:]:
         parser.error(f"one model plays, not {len(models)}: {', '.join(models)}")

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.add_argument(
         "--rescore", type=existing_folder, metavar="RUN", help="judge this run's episodes again; nothing is played"
     )
-    given = command_line.parse_intermixed_args(arguments)
+    given = command_line.parse_args(arguments)
     options = RunOptions.from_arguments(given)
     if given.rescore is None:
         source, settings = None, settings_of(options)

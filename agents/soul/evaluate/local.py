@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command_line.add_argument("--model", action="append", help="ACTOR_MODEL_PATH; several make one table")
     add_server_options(command_line)
     command_line.add_argument("--max-prompt-tokens", type=positive_int, help="truncate longer rows as in training")
-    given = command_line.parse_intermixed_args(words[:at])
+    given = command_line.parse_args(words[:at])
     options = RunOptions.from_arguments(given)
     server = ServerSettings(given.tp, given.dp, tuple(words[at + 1 :]), given.platform)
     checkpoints = Checkpoint.find_all(given.model or from_environment, given.base)

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--keep", type=output_folder, default=Path("outputs/play"), metavar="OUT", help="where --play keeps sessions")
     add("--annotate", type=existing_folder, metavar="FOLDER", help="add an annotation")
     add("--review", type=existing_folder, metavar="FOLDER", help="add a review of training files")
-    given, settings = parser.parse_known_intermixed_args(arguments)
+    given, settings = parser.parse_known_args(arguments)
     if unknown := [one for one in settings if one.startswith("-") or "=" not in one]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if settings and not given.play:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soul.cli.error_border import run_command
+from soul.cli.error_border import Parser, run_command
 from soul.errors import BadRow, JudgeFailure, OutOfSpace
 
 
@@ -47,3 +47,18 @@ def test_a_defect_leaves_its_traceback_in_a_file_without_keys(
     text = Path(file).read_text()
     Path(file).unlink()
     assert "Traceback" in text and "sk-secret-123" not in text + printed
+
+
+@pytest.mark.parametrize(
+    "line", ["sotopia --labels here judge.model=m", "sotopia judge.model=m --labels here", "--labels here sotopia judge.model=m"]
+)
+@pytest.mark.parametrize("count", ["*", "+"])
+def test_options_may_stand_between_words(line: str, count: str) -> None:
+    parser = Parser()
+    parser.add_argument("words", nargs=count)
+    parser.add_argument("--labels")
+    given = parser.parse_args(line.split())
+    assert (given.words, given.labels) == (["sotopia", "judge.model=m"], "here")
+    command = Parser()
+    command.add_subparsers(dest="command").add_parser("agree", parents=[parser], add_help=False)
+    assert command.parse_args(["agree", *line.split()]).words == ["sotopia", "judge.model=m"]
