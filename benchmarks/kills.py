@@ -1,10 +1,10 @@
 """Kill a small training run again and again, resume it with the same command, and compare it with an unkilled run.
 
-    python -m benchmarks.kills rl FOLDER [--kills 20] [--aimed 5] [--steps 8] [--seed 1]
+    python -m benchmarks.kills rl FOLDER [--kills 20] [--aimed 5] [--steps 8] [--seed 1] [--model FOLDER]
     python -m benchmarks.kills sft FOLDER [--kills 10] [--aimed 4] [--steps 60] [--seed 1] [KEY=VALUE ...]
 
 `rl` is the launcher, Ray, FSDP, vLLM and a scripted judge behind HTTP; `sft` a supervised training on two processes.
-Both train a tiny model on the CPU. SIGKILL goes to the launcher, to the trainer (`sft`: one of its processes) or to all
+Both train a tiny model on the CPU, or `rl` the pretrained one of --model, with LoRA, on dialogues. SIGKILL goes to the launcher, to the trainer (`sft`: one of its processes) or to all
 processes, at a random moment or at an aimed one: `rl` holds the trainer at a file-system call of POINTS
 (`kill_point/sitecustomize.py`), `sft` waits until a checkpoint is being written. After each kill all processes must end
 by themselves. At the end rows, steps, metrics and checkpoints must be those of the unkilled run. Further words are
@@ -29,13 +29,15 @@ import psutil
 from benchmarks.side_by_side import console
 from ditto.run import manifest
 from ditto.run.checkpoint import PARTIAL, newest_complete, saved_steps
-from soul.cli.arguments import non_negative_int, output_folder, positive_int
+from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.files.line_file import either_form, read_lines
 from soul.files.trace_files import trace_files
+from soul.examples import __main__ as examples
+from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI, Json
 from tests.e2e import sft_run
-from tests.e2e.run import ROOT, Run, processes_of
+from tests.e2e.run import DIALOGUES, ROOT, Run, processes_of
 
 KEPT = 2  # checkpoints
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
@@ -58,9 +60,22 @@ POINTS = {
 # ---- reinforcement learning ------------------------------------------------------------------------------------------
 
 
-def small_run(folder: Path, world: Path, judge_url: str, steps: int) -> Run:
+def build_world(world: Path, pretrained: Path | None) -> None:
+    """Write rows, and a model of a million parameters where there is no pretrained one."""
+    if pretrained is None:
+        command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    else:
+        examples.write(["mirrorbench"], 6, world / "train.parquet")
+        examples.write(["mirrorbench"], 2, world / "heldback.parquet", first=6)
+
+
+def small_run(folder: Path, judge_url: str, args: argparse.Namespace) -> Run:
     """A run of one device that saves every step, validates every third, and reads its rows more than once."""
-    run = Run(folder, world / "train.parquet", world / "heldback.parquet", world / "warm", judge_url)
+    world, steps = folder.parent / "world", args.steps
+    run = Run(folder, world / "train.parquet", world / "heldback.parquet", args.model or world / "warm", judge_url)
+    if args.model:
+        run.task, run.recipe = "mirrorbench", (*DIALOGUES, "data.max_turn_length=32")
     run.overrides = [
         "trainer.n_gpus_per_node=1",
         "actor_rollout_ref.rollout.agent.num_workers=1",
@@ -138,17 +153,15 @@ def run_rl(args: argparse.Namespace) -> list[str]:
     points = [rng.choice(sorted(POINTS)) for _ in range(args.aimed)]
     plan: list[str | None] = [*points, *[None] * (args.kills - args.aimed)]
     rng.shuffle(plan)
-    with FakeOpenAI(Json(CRITIQUE)) as judge:
-        world = folder / "world"
-        command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        reference = small_run(folder / "unkilled", world, judge.url, args.steps)
+    with FakeOpenAI(answer if args.model else Json(CRITIQUE)) as judge:
+        build_world(folder / "world", args.model)
+        reference = small_run(folder / "unkilled", judge.url, args)
         started(reference)
         assert reference.wait(START_S) == 0, reference.tail()
         number = 0
         while plan:
             number += 1
-            run = small_run(folder / f"killed_{number}", world, judge.url, args.steps)
+            run = small_run(folder / f"killed_{number}", judge.url, args)
             run.overrides += args.words
             try:
                 problems += [f"run {number}: {problem}" for problem in _killed_run(run, plan, rng)]
@@ -260,8 +273,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=positive_int, help="20 of rl, 10 of sft")
     parser.add_argument("--aimed", type=non_negative_int, default=5, help="how many of them aim at a checkpoint")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", type=existing_folder, help="of rl: a pretrained chat model, trained on dialogues")
     parser.add_argument("--steps", type=positive_int, help="8 of rl, 60 of sft")
-    args = parser.parse_intermixed_args(arguments)
+    args = parser.parse_args(arguments)
     run, kills, steps = {"rl": (run_rl, 20, 8), "sft": (run_sft, 10, 60)}[args.what]
     args.kills, args.steps = args.kills or kills, args.steps or steps
     problems = run(args)

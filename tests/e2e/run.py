@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SENTINEL_KEY = "sk-sentinel-4711-never-in-an-artefact"
 
 # The recipe, shrunk to a model of a million parameters on two cores.
-SMALL = [
+SMALL = (
     "data.max_prompt_length=600",
     "data.max_response_length=32",
     "data.max_feedback_length=128",
@@ -28,12 +28,20 @@ SMALL = [
     "actor_rollout_ref.actor.optim.lr=1e-3",
     "actor_rollout_ref.rollout.n=2",
     "trainer.logger=[console]",
-]
+)
+# The recipe, shrunk to dialogues of a model of 135 million parameters.
+DIALOGUES = (
+    *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=2048"),
+    "data.max_turn_length=96",
+    *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"),
+    *("actor_rollout_ref.actor.optim.lr=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
+    *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"),
+)
 
 
 @dataclass
 class Run:
-    """One training run of `recipe/ditto/run_rl.sh hitom`."""
+    """One training run of `recipe/ditto/run_rl.sh`."""
 
     folder: Path  # OUTPUT_DIR; the run folder is <folder>/run
     train: Path
@@ -44,6 +52,8 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)  # the words of a command that runs the launcher
     cwd: Path = ROOT
+    task: str = "hitom"
+    recipe: Sequence[str] = SMALL
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,7 +90,7 @@ class Run:
             )
 
     def command(self) -> list[str]:
-        return ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "hitom", *SMALL, *self.overrides]
+        return ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), self.task, *self.recipe, *self.overrides]
 
     def wait(self, timeout_s: float) -> int:
         """Exit code; on time-out the run is killed and the test fails with the log's end."""

@@ -24,27 +24,15 @@ from soul.examples.__main__ import write
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
 from tests.e2e.printed_blocks import run_block
-from tests.e2e.run import ROOT, SENTINEL_KEY, Run
+from tests.e2e.run import DIALOGUES, ROOT, SENTINEL_KEY, Run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # busy machines: the waits below end first
 
 ROWS = 2
 LR = "actor_rollout_ref.actor.optim.lr"
-RECIPE = [
-    *("data.max_prompt_length=1536", "data.max_feedback_length=256", "data.max_response_length=2048"),
-    "data.max_turn_length=96",
-    *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"),
-    *(f"{LR}=1e-3", "data.allow_overlap=true", "trainer.logger=[console]"),
-    *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16"),
+ONE_STEP = [
     *("trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=1", "trainer.val_before_train=false"),
 ]
-
-
-class DialogueRun(Run):
-    """A run of MirrorBench, whose other side is replayed from the record."""
-
-    def command(self) -> list[str]:
-        return ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), "mirrorbench", *self.overrides]
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +42,8 @@ def run(real_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     for name in ("train", "val"):
         write(["mirrorbench"], ROWS, folder / f"{name}.parquet")
     with FakeOpenAI(answer) as judge:
-        made = DialogueRun(
-            folder / "out", folder / "train.parquet", folder / "val.parquet", real_model, judge.url, overrides=RECIPE
-        )
+        made = Run(folder / "out", folder / "train.parquet", folder / "val.parquet", real_model, judge.url, ONE_STEP)
+        made.task, made.recipe = "mirrorbench", DIALOGUES  # the other side is replayed from the record
         made.start()
         code = made.wait(900)
     assert code == 0, made.tail()
