@@ -4,11 +4,12 @@
     python -m benchmarks.kills sft FOLDER [--kills 10] [--aimed 4] [--steps 60] [--seed 1] [KEY=VALUE ...]
 
 `rl` is the launcher, Ray, FSDP, vLLM and a scripted judge behind HTTP; `sft` a supervised training on two processes.
-Both train a tiny model on the CPU, or `rl` the pretrained one of --model, with LoRA, on dialogues. SIGKILL goes to the launcher, to the trainer (`sft`: one of its processes) or to all
-processes, at a random moment or at an aimed one: `rl` holds the trainer at a file-system call of POINTS
-(`kill_point/sitecustomize.py`), `sft` waits until a checkpoint is being written. After each kill all processes must end
-by themselves. At the end rows, steps, metrics and checkpoints must be those of the unkilled run. Further words are
-overrides of the killed run. Exit code 1 if a check fails. A kill of `rl` takes about a minute on two cores.
+Both train a tiny model on the CPU; `rl --model` trains a pretrained one on dialogues, with LoRA. SIGKILL goes to the
+launcher, to the trainer (`sft`: one of its processes) or to all processes, at a random moment or at an aimed one: `rl`
+holds the trainer at a file-system call of POINTS (`kill_point/sitecustomize.py`), `sft` waits until a checkpoint is
+being written. After each kill all processes must end by themselves. At the end rows, steps, metrics and checkpoints
+must be those of the unkilled run. Further words are overrides of the killed run. Exit code 1 if a check fails. A kill
+of `rl` takes about a minute on two cores.
 """
 
 import argparse
@@ -31,10 +32,10 @@ from ditto.run import manifest
 from ditto.run.checkpoint import PARTIAL, newest_complete, saved_steps
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.files.line_file import either_form, read_lines
-from soul.files.trace_files import trace_files
 from soul.examples import __main__ as examples
 from soul.examples.endpoint import answer
+from soul.files.line_file import either_form, read_lines
+from soul.files.trace_files import trace_files
 from soul.testing import FakeOpenAI, Json
 from tests.e2e import sft_run
 from tests.e2e.run import DIALOGUES, ROOT, Run, processes_of

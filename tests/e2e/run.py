@@ -27,6 +27,7 @@ SMALL = (
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
     "actor_rollout_ref.actor.optim.lr=1e-3",
     "actor_rollout_ref.rollout.n=2",
+    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=1",  # weights go in several pieces
     "trainer.logger=[console]",
 )
 # The recipe, shrunk to dialogues of a model of 135 million parameters.

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,3 +154,37 @@ def test_products_with_an_adapter_are_the_same_without_the_copies() -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["difference"] < 1e-5
     assert found["indices"] == [1] * 3 + [found["rows"]] * 3  # factors that are copied: of one adapter, of every row
+
+
+def test_the_weights_of_a_tied_model_arrive_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM refuses the head of a tied model in a piece without the embedding, so the engine does not send it."""
+    from transformers import LlamaConfig
+    from verl.workers.engine import FSDPEngineWithLMHead
+    from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+    from vllm.model_executor.models.utils import AutoWeightsLoader
+
+    from ditto.model.engine import DittoEngine
+
+    class Table(VocabParallelEmbedding):
+        def __init__(self, weight: torch.nn.Parameter) -> None:
+            torch.nn.Module.__init__(self)  # vLLM's own wants its process groups
+            self.weight = weight
+
+    shared = torch.nn.Parameter(torch.zeros(5, 2))
+    served = torch.nn.ModuleDict({"embed": Table(shared), "norm": torch.nn.LayerNorm(2), "lm_head": Table(shared)})
+    trained = {
+        "embed.weight": torch.ones(5, 2),
+        "norm.weight": torch.ones(2),
+        "lm_head.weight": torch.ones(5, 2),
+    }
+    with pytest.raises(ValueError, match="'lm_head.weight' was skipped"):
+        AutoWeightsLoader(served).load_weights([("lm_head.weight", trained["lm_head.weight"])])
+    monkeypatch.setattr(FSDPEngineWithLMHead, "get_per_tensor_param", lambda self, **_: (iter(trained.items()), None))
+    engine = object.__new__(DittoEngine)
+    for tied in (False, True):
+        engine.model_config = SimpleNamespace(hf_config=LlamaConfig(tie_word_embeddings=tied))
+        sent = list(engine.get_per_tensor_param(base_sync_done=True)[0])
+        assert [name for name, _ in sent] == list(trained)[: 3 - tied]
+    for piece in sent:
+        AutoWeightsLoader(served).load_weights([piece])
+    assert torch.equal(served["lm_head"].weight, trained["lm_head.weight"])

@@ -49,16 +49,14 @@ def test_a_defect_leaves_its_traceback_in_a_file_without_keys(
     assert "Traceback" in text and "sk-secret-123" not in text + printed
 
 
-@pytest.mark.parametrize(
-    "line", ["sotopia --labels here judge.model=m", "sotopia judge.model=m --labels here", "--labels here sotopia judge.model=m"]
-)
+@pytest.mark.parametrize("line", ["task --labels here key=m", "task key=m --labels here", "--labels here task key=m"])
 @pytest.mark.parametrize("count", ["*", "+"])
 def test_options_may_stand_between_words(line: str, count: str) -> None:
     parser = Parser()
     parser.add_argument("words", nargs=count)
     parser.add_argument("--labels")
     given = parser.parse_args(line.split())
-    assert (given.words, given.labels) == (["sotopia", "judge.model=m"], "here")
+    assert (given.words, given.labels) == (["task", "key=m"], "here")
     command = Parser()
     command.add_subparsers(dest="command").add_parser("agree", parents=[parser], add_help=False)
-    assert command.parse_args(["agree", *line.split()]).words == ["sotopia", "judge.model=m"]
+    assert command.parse_args(["agree", *line.split()]).words == ["task", "key=m"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,16 @@ class DittoEngine(FSDPEngineWithLMHead):
             if not parameter.requires_grad:
                 parameter.data = parameter.data.to(compute_dtype)
         return peft_model
+
+    def get_per_tensor_param(self, *args: Any, **kwargs: Any) -> tuple[Iterable[tuple[str, Tensor]], Any]:
+        """The weights that the rollout engine gets, by name, and PEFT's config; of a tied model without the head.
+
+        The head is the embedding's weight. vLLM 0.31 refuses a bucket that has the head and not the embedding.
+        """
+        weights, config = super().get_per_tensor_param(*args, **kwargs)
+        if self.model_config.hf_config.get_text_config().tie_word_embeddings:
+            weights = ((name, weight) for name, weight in weights if not name.endswith("lm_head.weight"))
+        return weights, config
 
     # ---- distillation -------------------------------------------------------------------------------------------
 
