@@ -17,7 +17,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -38,7 +37,7 @@ from soul.files.line_file import either_form, read_lines
 from soul.files.trace_files import trace_files
 from soul.testing import FakeOpenAI, Json
 from tests.e2e import sft_run
-from tests.e2e.run import DIALOGUES, ROOT, Run, processes_of
+from tests.e2e.run import DIALOGUES, ROOT, Run, processes_of, warm_world
 
 KEPT = 2  # checkpoints
 CRITIQUE = {"critique": "You answered where the thing is now. Ask what the character saw last.", "ready": True}
@@ -64,8 +63,7 @@ POINTS = {
 def build_world(world: Path, pretrained: Path | None) -> None:
     """Write rows, and a model of a million parameters where there is no pretrained one."""
     if pretrained is None:
-        command = [sys.executable, "-m", "recipe.demo.warm_start", "--out", str(world), "--steps", "60"]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        warm_world(world, steps=60)
     else:
         examples.write(["mirrorbench"], 6, world / "train.parquet")
         examples.write(["mirrorbench"], 2, world / "heldback.parquet", first=6)

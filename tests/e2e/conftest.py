@@ -1,13 +1,11 @@
 """What the end-to-end tests share: the demo's stories and a quickly warm-started tiny model."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from tests.e2e.run import ROOT
+from tests.e2e.run import warm_world
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +15,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     folder = (base if worker_id == "master" else base.parent) / "world"  # pytest-xdist: every worker has a folder below
     with FileLock(f"{folder}.lock"):
         if not (folder / "done").exists():
-            # In a process of its own, which gives back its memory.
-            program = "import pathlib, sys; from recipe.demo.warm_start import WarmStart, prepare; "
-            program += "prepare(pathlib.Path(sys.argv[1]), WarmStart(steps=120))"
-            subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, check=True, timeout=900)
+            warm_world(folder, steps=120)
             (folder / "done").touch()
     return folder
