@@ -48,6 +48,7 @@ _WRITING = threading.Lock()  # runs finish in threads
 SETTINGS = {
     "floor 0.5": "algorithm.std_floor=0.5",
     "half rate": "actor_rollout_ref.actor.optim.lr=2.5e-4",
+    "double rate": "actor_rollout_ref.actor.optim.lr=1e-3",
     "cosine": "actor_rollout_ref.actor.optim.lr_scheduler_type=cosine",
 }
 # Without the objectives that have checkpoints as teachers: there are none here.
