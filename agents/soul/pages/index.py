@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 10  # of the tables; raise it when you change them
+VERSION = 11  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.

@@ -44,7 +44,6 @@ class SessionRow(NamedTuple):
     redactions: int
     cause: str | None
     disagree: int
-    dropped: int
     seconds: float
     cost: float | None
     prompts: str
@@ -73,7 +72,6 @@ class SessionRow(NamedTuple):
             redactions=record.redactions,
             cause=next(filter(None, causes), None),
             disagree=int(any(map(_disagree, record.attempts))),
-            dropped=int(record.dropped),
             seconds=round(_seconds(record), 3),
             cost=None if unpriced else _rounded(sum(usage.cost_usd for usage in usages)),
             prompts=_storable(", ".join(record.prompts)),
