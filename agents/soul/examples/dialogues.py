@@ -121,7 +121,7 @@ class SimArenaDocExample(SimArenaExample[SimDocRow]):
     task_class = sim_arena.SimArenaDoc
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        if not request.asks(sim_arena.ASSISTANT.partition("{kind}")[0]):
+        if not request.asks(sim_arena.ASSISTANT.partition("{{kind}}")[0]):
             return super().reply(request)
         wishes = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
         return Text(f"A text that heeds this: {wishes.replace(sim_arena.FINAL_DOCUMENT, '').strip()}")
