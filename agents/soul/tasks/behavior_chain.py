@@ -31,9 +31,7 @@ class BehaviorChainRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _unpack(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _unpack(cls, record: Mapping[str, Any]) -> Any:
         raw, outer = nested_object(record, "raw"), without_nulls(record)
         merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
         merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))

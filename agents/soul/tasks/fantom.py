@@ -50,9 +50,7 @@ class FanToMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _indices_and_names(cls, record: Any) -> Any:
-        if not isinstance(record, dict):
-            return record
+    def _indices_and_names(cls, record: Mapping[str, Any]) -> Any:
         question_type, gold = str(record.get("question_type", "")), record.get("correct_answer")
         # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
         if question_type.endswith(":multiple-choice") and isinstance(gold, str) and _INDEX.fullmatch(gold):

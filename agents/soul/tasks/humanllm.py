@@ -46,8 +46,8 @@ class HumanLLMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_history(cls, record: Any) -> Any:
-        text = user_text(record) if isinstance(record, Mapping) else ""
+    def _find_history(cls, record: Mapping[str, Any]) -> Any:
+        text = user_text(record)
         if not text or record.get("candidates") is None:
             return record
         history = without_candidates(text, option_texts(record["candidates"]))

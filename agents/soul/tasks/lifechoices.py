@@ -32,9 +32,7 @@ class LifeChoicesRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _unnest(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _unnest(cls, record: Mapping[str, Any]) -> Any:
         nested = nested_object(record, "Multiple Choice Question")
         return {**record, **{name: nested[key] for key, name in _NESTED.items() if key in nested}}
 

@@ -40,8 +40,8 @@ class MistakesRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_options(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping) or record.get("options") is not None:
+    def _gather_options(cls, record: Mapping[str, Any]) -> Any:
+        if record.get("options") is not None:
             return record
         columns = {letter: record.get(f"Answer{letter}Text", record.get(f"Answer{letter}")) for letter in "ABCDEF"}
         return {**record, "options": list(columns.values())} if any(columns.values()) else record

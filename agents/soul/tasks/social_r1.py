@@ -73,8 +73,8 @@ class SocialR1Row(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_text(cls, record: Any) -> Any:
-        text = user_text(record) if isinstance(record, Mapping) else ""
+    def _find_text(cls, record: Mapping[str, Any]) -> Any:
+        text = user_text(record)
         return {**record, "prompt_text": text} if text else record
 
 

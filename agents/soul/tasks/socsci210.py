@@ -46,9 +46,7 @@ class SocSci210Row(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_text(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _find_text(cls, record: Mapping[str, Any]) -> Any:
         text = user_text(record)
         fields = {**record, "prompt_text": text} if text else dict(record)
         if fields.get("r_max") is None and str(fields.get("response_type")).lower() == "binary":
