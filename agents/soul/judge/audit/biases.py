@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, create_model
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import Cause, JudgeFailure
@@ -36,7 +36,7 @@ from soul.judge.mirrorbench_judgments import pairwise
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.message import Message
 from soul.metrics.intervals import LEVEL, Interval, difference_of, holm, mean_of, p_of_pairs
-from soul.table import terminal
+from soul.table import NONE, Table, terminal
 
 _CASES = DATA["biases"]
 SMALLEST = 0.02  # of the range: a smaller effect does not matter, however certain it is
@@ -210,20 +210,20 @@ def family_warning(judge: str, policy: str) -> str | None:
     )
 
 
-def table(effects: Sequence[Effect]) -> Table:
+def table(effects: Sequence[Effect]) -> RichTable:
     """The effects as a table for the terminal; * marks the biases that were found."""
-    heads = ("effect", "95 % interval", "range", "pairs", "failed")
-    view = Table("bias", *heads, title="Biases: a score with a change minus the score without it (*: found)")
-    for one in effects:
-        view.add_row(
+    lines = [
+        [
             one.name,
-            "-" if one.mean is None else f"{one.mean:+.2f}{' *' if one.found else ''}",
-            "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else "-",
-            "{:g} to {:g}".format(*one.range),
-            str(one.pairs),
+            NONE if one.mean is None else f"{one.mean:+.2f}{' *' if one.found else ''}",
+            "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else NONE,
+            *("{:g} to {:g}".format(*one.range), str(one.pairs)),
             ", ".join(f"{cause} {count}" for cause, count in one.failures.items()) or "0",
-        )
-    return view
+        ]
+        for one in effects
+    ]
+    view = Table(("bias", "effect", "95 % interval", "range", "pairs", "failed"), lines)
+    return view.rich("Biases: a score with a change minus the score without it (*: found)")
 
 
 async def with_judge(settings: Sequence[str], test: Callable[[Judge], Awaitable[AnswerT]]) -> tuple[AnswerT, Judge]:

@@ -25,11 +25,12 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soul.errors import Cause, JudgeFailure
 from soul.judge import Judge
 from soul.judge.call.untrusted import contentless
+from soul.table import NONE, Table
 
 MIN_WORDS = 3  # no scenario can be answered with fewer words
 FLOOR = 3.0  # out of 10; a trick that scores no more than this has gained next to nothing
@@ -221,29 +222,26 @@ def to_json(outcomes: Sequence[CanaryResult]) -> dict[str, Any]:
     return {"passed": not reasons, "problems": reasons, "outcomes": [outcome.to_json() for outcome in outcomes]}
 
 
-def table(outcomes: Sequence[CanaryResult]) -> Table:
+def table(outcomes: Sequence[CanaryResult]) -> RichTable:
     """A table with one row for each kind of canary, and the names of those that fooled the judge."""
-    view = Table(title="Canaries", title_justify="left")
-    view.add_column("kind")
-    for heading in ("cases", "rejected", "held", "fooled", "failed", "highest", "good", "weak"):
-        view.add_column(heading, justify="right")
-    view.add_column("fooled by", overflow="fold")
-    honest = _honest_scores(outcomes)
+    lines, honest = [], _honest_scores(outcomes)
     for kind in get_args(Kind):
         members = [outcome for outcome in outcomes if outcome.canary.kind == kind]
         results = Counter(outcome.result for outcome in members)
         scores = [outcome.score for outcome in members if outcome.score is not None]
         bars = [honest.get(name, {}) for name in dict.fromkeys(one.canary.scenario.name for one in members)]
         means = [[bar[quality] for bar in bars if quality in bar] for quality in get_args(Control)]
-        view.add_row(
-            kind,
-            str(len(members)),
-            *(str(results[result]) for result in ("rejected", "held", "fooled", "failed")),
-            f"{max(scores):.1f}" if scores else "-",
-            *(f"{fmean(values):.1f}" if values else "-" for values in means),
-            ", ".join(outcome.canary.name for outcome in members if outcome.result == "fooled"),
+        lines.append(
+            [
+                *(kind, str(len(members))),
+                *(str(results[result]) for result in ("rejected", "held", "fooled", "failed")),
+                f"{max(scores):.1f}" if scores else NONE,
+                *(f"{fmean(values):.1f}" if values else NONE for values in means),
+                ", ".join(outcome.canary.name for outcome in members if outcome.result == "fooled"),
+            ]
         )
-    return view
+    counts = ("cases", "rejected", "held", "fooled", "failed", "highest", "good", "weak")
+    return Table(("kind", *counts, "fooled by"), lines, words=frozenset({9})).rich("Canaries")
 
 
 def _honest_scores(outcomes: Sequence[CanaryResult]) -> dict[str, dict[str, float]]:
