@@ -109,13 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("show", "check", "canaries"):
         command = commands.add_parser(name)
         command.add_argument("settings", nargs="*", help="section.key=value")
-        command.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
         if name == "canaries":
             command.add_argument("--json", type=output_file, help="write the results here")
     args = parser.parse_args(arguments)
     sections = sections_of(args.settings)
-    if args.no_cache:
-        sections.setdefault("judge", {})["cache"] = False
     if args.command == "show":
         return show(sections)
     return asyncio.run(check(sections) if args.command == "check" else audit(sections, args))
