@@ -12,7 +12,6 @@ labels count; where there are none, people are compared with each other only. Se
 
 import asyncio
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,7 +84,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     task = args.words.pop(0) if args.words and "=" not in args.words[0] else None
     return asyncio.run(run(sections_of(args.words), task, args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

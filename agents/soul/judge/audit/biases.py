@@ -36,9 +36,10 @@ from soul.judge.mirrorbench_judgments import pairwise
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.message import Message
 from soul.metrics.intervals import LEVEL, Interval, difference_of, holm, mean_of, p_of_pairs
+from soul.prompts import load_prompt
 from soul.table import NONE, Table, terminal
 
-_CASES = DATA["biases"]
+_CASES, RATE = DATA["biases"], load_prompt("audit/dimensions")
 SMALLEST = 0.02  # of the range: a smaller effect does not matter, however certain it is
 POINTS: Interval = (0.0, 10.0)
 WINS: Interval = (0.0, 1.0)
@@ -143,15 +144,8 @@ async def _orders(judge: Judge, scenario: Scenario, text: str) -> Pair:
     for names in (list(DIMENSIONS), list(DIMENSIONS)[::-1]):
         fields: dict[str, Any] = {name: (float, Field(ge=0, le=10, allow_inf_nan=False)) for name in names}
         schema: type[BaseModel] = create_model("Ratings", reason=(str, Field(min_length=1)), **fields)
-        listed, shape = (
-            "\n".join(f"- {n}: {DIMENSIONS[n]}" for n in names),
-            ", ".join(f'"{n}": <number>' for n in names),
-        )
-        system = (
-            "You grade replies that a writer made up for a person in a given situation. The data contains the "
-            "situation and one reply. Grade the reply from 0 (not at all) to 10 (fully) on each of these dimensions, "
-            f'in this order:\n{listed}\nAnswer with a JSON object: {{"reason": "<one sentence>", {shape}}}.'
-        )
+        listed = "\n".join(f"- {name}: {DIMENSIONS[name]}" for name in names)
+        system = RATE.fill(listed=listed, shape=", ".join(f'"{name}": <number>' for name in names))
         answer = await _tried(judge.ask(schema, system, {"situation": scenario.situation, "reply": text}))
         if isinstance(answer, str):
             return answer, answer

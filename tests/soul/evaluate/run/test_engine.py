@@ -26,7 +26,7 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.runner import missing_samples
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
 from soul.rows.data_card import SetCard, write_inside
@@ -234,7 +234,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_pat
     with FakeOpenAI(slow) as fake:
         words = ["hitom", "policy.model=under-test", f"policy.base_url={fake.url}", "policy.concurrency=1"]
         words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--data", str(data), "--out", str(tmp_path)]
-        command = [sys.executable, "-m", "soul.evaluate", *words]
+        command = [sys.executable, "-m", "soul", "evaluate", *words]
         killed_and_finished(command, tmp_path, "*/samples.jsonl", at=(5, 15, 25))
         stories = [r.text for r in fake.requests if "Story:" in r.text]
     (path,) = tmp_path.glob("*/samples.jsonl")

@@ -14,7 +14,6 @@ partner.base_url=http://127.0.0.1:8000/v1.
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,7 +115,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.command == "show":
         return show(sections)
     return asyncio.run(check(sections) if args.command == "check" else audit(sections, args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
