@@ -143,7 +143,6 @@ def shortened(
 
 
 def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
-    """The number of tokens of a row's prompt, by the server's tokenizer and chat template."""
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})

@@ -247,7 +247,6 @@ def _insert(connection: sqlite3.Connection, table: str, values: dict[str, Any]) 
 
 
 def _forget(connection: sqlite3.Connection, file_id: int) -> None:
-    """Remove a file with its sessions."""
     _remove(connection, f"SELECT id FROM sessions WHERE file_id = {file_id}")
     connection.execute("DELETE FROM calls WHERE file_id = ?", (file_id,))
     connection.execute("DELETE FROM files WHERE id = ?", (file_id,))

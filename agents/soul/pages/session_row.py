@@ -111,7 +111,6 @@ def _disagree(attempt: AttemptRecord) -> bool:
 
 
 def _seconds(record: SessionRecord) -> float:
-    """The length of a session."""
     if any(attempt.seconds.keys() - attempt.started.keys() for attempt in record.attempts):
         return sum(sum(attempt.seconds.values()) for attempt in record.attempts)
     start, end = record.span or (0.0, 0.0)

@@ -166,7 +166,6 @@ class CoSER(Task[CoSERRow]):
         return tuple(dict.fromkeys(map(" ".join, quotations)))
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
-        """The knowledge of a character."""
         others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
         company = "\n\n".join(f"### {other}\n{text or '(You know only the name.)'}" for other, text in others)
         sections = [

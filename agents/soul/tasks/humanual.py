@@ -146,7 +146,6 @@ class Humanual(OneTurnTask[HumanualRow]):
 
 
 def _texts(kind: str, doc: str, medium: str) -> type[Humanual]:
-    """The task of the set that holds this kind of texts."""
     return variant(Humanual, f"Humanual{kind}", doc, name=f"humanual-{kind.lower()}", medium=medium)
 
 

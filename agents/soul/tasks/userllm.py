@@ -218,7 +218,6 @@ def _open_conversation(row: UserLLMRow, turn: Turn, likeness: HumanLikeness) -> 
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
-    """The metrics of every verdict on a prism turn."""
     return {HEADLINE.name: reward, "prism": reward, "termination_correct": float(ends == row.is_last_turn)}
 
 
