@@ -4,7 +4,7 @@
 
 The same invented rows of one turn (HiToM) against the same local server of fixed latency, by
 
-    ours          `python -m soul.evaluate`, all of it: journal, scores, table, samples.parquet, HTML report
+    ours          `soul evaluate`, all of it: journal, scores, table, samples.parquet, HTML report
     engine        the same as far as the numbers: without samples.parquet and the report
     plain         openai.AsyncOpenAI behind a semaphore, on the transport that ours uses (aiohttp); keeps nothing
     inspect_ai    a task with its own solver and scorer, `openai-api` provider
@@ -34,7 +34,7 @@ from benchmarks.side_by_side import console, in_turns, new_table, output_of, pri
 from soul.cli.arguments import non_negative_float, positive_int
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import RunFailed
-from soul.examples.__main__ import write as write_examples
+from soul.examples.command import write as write_examples
 
 ANSWER = "<answer>B</answer>"
 WITHOUT_LATENCY = ("ours", "engine", "plain", "inspect_ai")

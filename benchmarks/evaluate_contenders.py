@@ -40,8 +40,8 @@ class Work(NamedTuple):
 
 
 def ours(work: Work) -> int:
-    """The whole command, `python -m soul.evaluate`: journal, scores, table, samples.parquet and the HTML report."""
-    from soul.evaluate import __main__ as command
+    """The whole command, `soul evaluate`: journal, scores, table, samples.parquet and the HTML report."""
+    from soul.evaluate import command
 
     words = [str(work.rows), f"policy.model={MODEL}", f"policy.concurrency={work.concurrency}"]
     for section in ("policy", "judge"):

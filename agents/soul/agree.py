@@ -12,7 +12,6 @@ labels count; where there are none, people are compared with each other only. Se
 
 import asyncio
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,15 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=positive_int, default=1, help="number of judgments of each text")
     parser.add_argument("--expected", action="store_true", help="also ask for expected scores: one token a score")
     parser.add_argument("--seed", type=non_negative_int, default=0, help="seed for the order within pairs")
-    parser.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
     parser.add_argument("--json", type=output_file, help="write the results here")
     args = parser.parse_args(arguments)
     task = args.words.pop(0) if args.words and "=" not in args.words[0] else None
-    sections = sections_of(args.words)
-    if args.no_cache:
-        sections.setdefault("judge", {})["cache"] = False
-    return asyncio.run(run(sections, task, args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return asyncio.run(run(sections_of(args.words), task, args))

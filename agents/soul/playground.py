@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from soul import examples, tasks
-from soul.errors import BadRow, BadSettings, JudgeFailure, SoulError, one_line
+from soul.errors import BadRow, BadSettings, JudgeFailure, SoulError
 from soul.judge import ROLES, ChatModel, Endpoint, Gateway, GatewaySettings, Judge, Role, Usage
 from soul.judge.client import Completed, Completions, EndpointClient, Request
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.message import Message
 from soul.policy import OpenAISeat, Players
+from soul.rows.convert import read_records
 from soul.rows.task_files import TaskRow, parse_row, read_rows
 from soul.session import Attempt, Context, RefineSettings, Session, run_session
 
@@ -345,11 +346,8 @@ def load_rows(task: str, file: Path | None) -> list[TaskRow]:
         record = examples.load(task).record
         return [parse_row(task, {"index": i, **record(i)}, f"soul examples {task}", i) for i in range(EXAMPLES)]
     if file.suffix == ".jsonl":
-        try:
-            kept = [dict(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-        except (ValueError, TypeError) as error:
-            raise BadRow(f"{file} has a line that is not a row ({one_line(error)}). Remove it.") from None
-        rows = [parse_row(one.get("data_source"), one.get("extra_info"), str(file), i) for i, one in enumerate(kept)]
+        kept = enumerate(read_records(str(file)))
+        rows = [parse_row(one.get("data_source"), one.get("extra_info"), str(file), i) for i, one in kept]
     else:
         rows = read_rows([str(file)])
     if not (mine := [row for row in rows if row.task.name == task]):

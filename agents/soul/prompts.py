@@ -1,13 +1,14 @@
-"""Load judge prompts: text files beside the tasks, with a version in the file name that the trace of a verdict records.
+"""Load prompts: text files beside the tasks, with a version in the file name.
 
 `soul/tasks/prompts/sotopia/judge.v2.txt` is `load_prompt("sotopia/judge", 2)`. A changed text gets a new version, and
-the old file is deleted. The text is part of the judge cache's key, so that no answer to an older version is used.
+the old file is deleted. The trace of a verdict records the versions of the judge's prompts, and their text is part of
+the judge cache's key, so that no answer to an older version is used. A changed prompt of the policy raises
+`Task.version`, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -33,15 +34,15 @@ class Prompt(str):
         # A training run's worker sends its questions to the judge actor, and pickle makes them again there.
         return Prompt, (str(self), self.id)
 
-    def fill(self, fields: Mapping[str, str]) -> Prompt:
-        """Replace every `{{name}}` by its value, in one pass: values are not searched for fields.
+    def fill(self, **fields: str) -> str:
+        """The text with every `{{name}}` replaced by its value, in one pass: values are not searched for fields.
 
-        Use this only for trusted text, such as a rubric's range. Text of a policy belongs in the judge's data.
+        In a judge's prompt use this only for trusted text: text of a policy belongs in the judge's data.
 
         Raises:
             KeyError: the prompt has a field without a value.
         """
-        return Prompt(_FIELD.sub(lambda match: fields[match.group(1)], self), self.id)
+        return _FIELD.sub(lambda match: fields[match.group(1)], self)
 
 
 @cache

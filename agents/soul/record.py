@@ -185,7 +185,6 @@ class SessionRecord(BaseModel):
         advantages: kind of sequence -> advantage, for the sequences that were trained.
         sequences: the training sequences of the session; their advantages, weights and `logp_base` follow once the step
             is trained.
-        dropped: the session's group was not trained (an option of earlier versions).
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -218,7 +217,6 @@ class SessionRecord(BaseModel):
     out_of_tokens: dict[str, int] = Field(default_factory=dict)
     advantages: dict[str, float] = Field(default_factory=dict)
     sequences: list[SequenceSummary] = Field(default_factory=list)
-    dropped: bool = False
 
     @property
     def key(self) -> tuple[str, int, int]:

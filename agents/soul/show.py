@@ -72,7 +72,6 @@ def _show_training(run: RunFacts, console: Console) -> None:
 
 
 def _show_evaluation(place: Path, console: Console) -> None:
-    """Print the table of results, of what is finished so far."""
     run = EvaluationRun.load(place)
     results = summarise_run(run)
     title = "\n".join([f"{len(run.samples):,} of {sum(run.wanted.values()):,} samples", *judged_by(run, results)])

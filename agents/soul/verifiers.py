@@ -119,7 +119,6 @@ def _sections(config: SoulTaskConfig) -> dict[str, dict[str, Any]]:
 
 
 def _count(trace: vf.Trace, gateway: Gateway) -> None:
-    """Add the calls of judges and partners to the trace."""
     for used in gateway.usage().values():
         tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
         trace.extra_usage.append(vf.Usage(**tokens, cost=used.cost_usd))

@@ -27,7 +27,7 @@ from ditto.run.stop_signals import Stopped, StopSignals
 from soul.cli.error_border import FAILED, Parser, reports_errors
 from soul.cli.redaction import redact_guessing
 from soul.errors import BadSettings
-from soul.figures.__main__ import main as draw_figures
+from soul.figures.command import main as draw_figures
 from soul.files.folder_lock import FolderLock
 from soul.files.whole_file import write_whole
 

@@ -35,10 +35,10 @@ case $MODE in
     python=${PYTHON:-$python}
     "$python" -c "import soul.evaluate, openai, aiohttp" 2>/dev/null ||
       { echo "eval.sh: $python lacks the base install: $python -m pip install -e $ROOT (or name another with PYTHON=...)" >&2; exit 2; }
-    module=soul.evaluate ;;
+    command=(evaluate) ;;
   local)
     find_python
-    module=soul.evaluate.local ;;
+    command=(evaluate local) ;;
   *)
     echo "eval.sh: say 'api' (a model behind an OpenAI-compatible endpoint) or 'local' (a checkpoint, served by vLLM)" >&2
     exit 2 ;;
@@ -50,5 +50,5 @@ for word in "$@"; do case $word in -* | *=*) ;; *) named+=$word ;; esac; done
 words_of sets "${TASKS:+${TASKS//,/ }}"
 parallel=()
 [ "$MODE" = api ] || parallel=(${TP:+--tp "$TP"} ${DP:+--dp "$DP"})
-exec "$python" -m "$module" ${SUITE:+--suite "$SUITE"} ${DRY_RUN:+--dry-run} ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} \
+exec "$python" -m soul "${command[@]}" ${SUITE:+--suite "$SUITE"} ${DRY_RUN:+--dry-run} ${LIMIT:+--limit "$LIMIT"} ${N:+--n "$N"} \
   "${parallel[@]}" "${sets[@]}" "$@"

@@ -55,7 +55,7 @@ class GenerativeTest:
             `val-core/<set>/reward/mean@1` and `val/<set>/invalid_share` of each set, and `val/rl_test_failed`. Empty if
             a stop is requested meanwhile; the next evaluation of the same step then continues from its journal.
         """
-        command = [sys.executable, "-m", "soul.evaluate.local", *self.files, "--model", str(checkpoint)]
+        command = [sys.executable, "-m", "soul", "evaluate", "local", *self.files, "--model", str(checkpoint)]
         command += ["--out", str(self.folder), "--name", f"step_{step:06d}", *self.arguments]
         self.folder.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith((*_TORCHRUN, _CORPUS))}

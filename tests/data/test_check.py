@@ -6,10 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.check import main
+from data.check import main, reports
 from data.paratomi import build as build_paratomi
 from data.rows import write_rows
-from soul.rows.file_report import reports
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
 from tests.data.source_files import needs

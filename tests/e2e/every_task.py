@@ -27,7 +27,7 @@ from rich.table import Table
 
 from recipe.demo import smoke_model
 from soul import tasks
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.files.line_file import read_lines
 from soul.files.trace_files import FOLDER, finished_files

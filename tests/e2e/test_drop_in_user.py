@@ -21,7 +21,7 @@ HEARD = ("Hello! How can I help you?", "Which day?", "It is booked. Anything els
 def test_a_checkpoint_plays_a_user_whose_turns_are_never_harmful(real_model: Path, tmp_path: Path) -> None:
     kept = tmp_path / "talks.jsonl"
     words = [str(real_model), "--platform", "cpu", "--port", "0", "--keep", str(kept), "--tries", "2"]
-    command = [sys.executable, "-m", "soul.drop_in.serve", *words]
+    command = [sys.executable, "-m", "soul", "serve", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "plays the user" in line)

@@ -20,7 +20,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.testing import ChatRequest, FakeOpenAI, Json, Reply, ServerError
 from tests.e2e.cluster import Cluster

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, run_as_process, run_in_process
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import sample
@@ -28,7 +28,7 @@ FIGURES = ["--out", "{tmp}/figures"]
 KEYS = [f"judge.api_key={SECRET}", f"judge.api_key_env={SECRET}", f"--seed={SECRET}", SECRET]  # where users put a key
 # module -> (words, what the user reads)
 COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
-    "soul.evaluate.__main__": [
+    "soul.evaluate.command": [
         (["{hitom.parquet}", *POLICY, "--limit", "0"], f"--limit: 0: {NUMBER}"),
         (["{hitom.parquet}", *POLICY, "--out", "{file}"], "cannot write to {file}"),
         (["nosuch", *POLICY], "There is no evaluation set 'nosuch'"),
@@ -49,17 +49,17 @@ COMMANDS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
         (["{empty_folder}"], "has no settings.json"),
         (["{broken_run}"], "samples.jsonl: line 1 is not a session record"),
     ],
-    "soul.compare.__main__": [
+    "soul.compare.command": [
         (["{run}"], "there is only one side"),
         (["{run}", "{run}"], "is given twice"),
         (["{run}", "{broken_run}"], "samples.jsonl: line 1 is not a session record"),
         (["{run}", "{run_of_other_rows}"], "hitom"),
     ],
-    "soul.figures.__main__": [
+    "soul.figures.command": [
         (FIGURES, "name training runs (--runs NAME=DIR) or evaluations (--evals NAME=DIR)"),
         ([*FIGURES, "--runs", "a={torn_training}"], "metrics.jsonl, line 2: this is no line of metrics"),
     ],
-    "soul.judge.__main__": [
+    "soul.judge.command": [
         ([], "required: command"),
         *((["show", word], "") for word in KEYS),
     ],

@@ -17,7 +17,7 @@ from ditto.run.stop_signals import Stopped
 from recipe.ditto import ablations
 from recipe.ditto.ablations import SEED_KEYS, Plan, launch_training, run_plan
 from soul.errors import BadSettings, FolderInUse
-from soul.figures.__main__ import main as draw_figures
+from soul.figures.command import main as draw_figures
 from soul.files.folder_lock import FolderLock
 from tests.soul.figures.made_up_runs import training
 

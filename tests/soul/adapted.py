@@ -6,7 +6,7 @@ from soul import examples
 from soul.evaluate.run import engine
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.settings import EvaluationSettings, choose_sets, sample_requests
-from soul.examples.__main__ import write_sets
+from soul.examples.command import write_sets
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
 from soul.testing import Text

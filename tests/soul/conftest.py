@@ -1,7 +1,8 @@
-"""What the tests of pages in a browser share."""
+"""Fixtures of several folders."""
 
 import pytest
 
+import soul.judge.client
 from tests.soul.pages.browser_pages import chromium
 
 
@@ -9,3 +10,9 @@ from tests.soul.pages.browser_pages import chromium
 def browser():
     with chromium() as launched:
         yield launched
+
+
+@pytest.fixture
+def no_backoff(monkeypatch):
+    """Of its own accord a client does not wait between attempts; what an endpoint asks for (Retry-After) is waited."""
+    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)

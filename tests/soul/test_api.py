@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 from soul import api, examples
 from soul.errors import BadRow, BadSettings, SessionError
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.testing.replies import ServerError
 

@@ -1,9 +1,9 @@
-"""`python -m soul.examples`: what it writes can be read back, all tasks in one file."""
+"""`soul examples`: what it writes can be read back, all tasks in one file."""
 
 import pytest
 
 from soul import examples, tasks
-from soul.examples.__main__ import main
+from soul.examples.command import main
 from soul.rows.task_files import read_rows
 from soul.suites import soul_v1
 

@@ -13,7 +13,7 @@ from inspect_ai.log import read_eval_log  # noqa: E402
 from inspect_ai.model import get_model  # noqa: E402
 
 from soul import examples  # noqa: E402
-from soul.examples.__main__ import write  # noqa: E402
+from soul.examples.command import write  # noqa: E402
 from soul.inspect_task import soul  # noqa: E402
 from soul.testing import FakeOpenAI, ServerError, Unauthorized  # noqa: E402
 from tests.soul import adapted  # noqa: E402

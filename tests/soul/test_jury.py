@@ -13,7 +13,6 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-import soul.judge.client
 from soul.errors import BadSettings, JudgeFailure
 from soul.judge import Contentless, Gateway, GatewaySettings
 from soul.jury import agreement, judge_with_jury
@@ -22,6 +21,8 @@ from soul.session import RefineSettings, run_session
 from soul.task_types import Episode, Metric, Row, Verdict
 from soul.testing import Empty, FakeOpenAI, Json, NotFound, Refusal, ServerError, Text, fake_judge, scripted_players
 from tests.soul.spoken_task import SpokenTask
+
+pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
 class Scores(BaseModel):
@@ -39,11 +40,6 @@ class Scored(SpokenTask):
 
 
 EPISODE = Episode({"policy": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Glad to see you."}]})
-
-
-@pytest.fixture(autouse=True)
-def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 def says(score, critique="warmer", warmth=None, **more):

@@ -14,13 +14,12 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from soul.answers.thinking import TAG as THOUGHT_TAG
 from soul.files.whole_file import write_whole
 from soul.judge.call.untrusted import look_alike
 
-Value = TypeVar("Value")
 _BARS = ("|", "\uff5c")  # DeepSeek does not mark <｜User｜> as special
 _PLAIN_WORD = re.compile(r"\w*")  # `sop` of GLM: a look-alike would damage ordinary text
 
@@ -42,17 +41,13 @@ class ControlTokens:
         ]
         self._pattern = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))) or r"(?!)")
 
-    def escape(self, value: Value) -> Value:
+    def escape(self, value: Any) -> Any:
         """The value with a look-alike for each control token in its texts, however deep they are."""
-        escaped: Value = self._escaped(value)
-        return escaped
-
-    def _escaped(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._pattern.sub(lambda found: look_alike(found.group()), value)
         if isinstance(value, Mapping):
-            return {name: self._escaped(part) for name, part in value.items()}
-        return [self._escaped(part) for part in value] if isinstance(value, list) else value
+            return {name: self.escape(part) for name, part in value.items()}
+        return [self.escape(part) for part in value] if isinstance(value, list) else value
 
 
 def is_paired_tag(word: str, words: Collection[str]) -> bool:

@@ -27,7 +27,6 @@ def stop_ids(path: str, trust: bool, tokenizer: Any) -> frozenset[int]:
 
 
 def _generation_config(path: str) -> dict[str, Any]:
-    """The values of a model's generation_config.json; empty if there is none."""
     from transformers import GenerationConfig
 
     try:

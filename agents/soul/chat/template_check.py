@@ -268,5 +268,4 @@ class _Check:
 
 
 def _shared(one: str, other: str) -> int:
-    """The length of the longest common beginning."""
     return len(os.path.commonprefix([one, other]))

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from soul.cli.redaction import redact
 from soul.errors import BadSettings
@@ -28,22 +29,16 @@ class _Redacted(logging.Formatter):
         return redact(super().format(record))
 
 
-class _Handler(logging.Handler):
+class _Handler(logging.StreamHandler[TextIO]):
     """Writes to the current `sys.stderr`; a live display may have replaced it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(_Redacted("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
-
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - as everywhere in logging: a line that cannot be written does not end the run
-            self.handleError(record)
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 _handler = _Handler()
+_handler.setFormatter(_Redacted("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
 
 
 def set_up() -> None:

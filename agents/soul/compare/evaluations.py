@@ -232,7 +232,6 @@ def _same_record(one: SessionRecord, other: SessionRecord) -> bool:
 
 
 def _by_row(samples: Samples) -> dict[int, list[SessionRecord]]:
-    """The samples of each row, in order."""
     rows: dict[int, list[SessionRecord]] = {}
     for sample in sorted(samples, key=lambda sample: sample.key):
         rows.setdefault(sample.number, []).append(sample)
@@ -240,7 +239,6 @@ def _by_row(samples: Samples) -> dict[int, list[SessionRecord]]:
 
 
 def _mean_reward(samples: Samples) -> float:
-    """The mean reward of valid samples."""
     return statistics.fmean(sample.draft.reward for sample in samples if sample.draft.reward is not None)
 
 

@@ -162,7 +162,6 @@ def pair_texts(comparison: Comparison, name: str, row: str) -> dict[str, Any]:
 
 
 def _refined(session: SessionRecord) -> SessionRecord:
-    """The session with its refined answer in place of the draft."""
     return session.model_copy(update={"draft": session.refined})
 
 

@@ -135,7 +135,6 @@ def _cell(side: EvaluationSide, line: _Line, mark: Mark, signs: Sequence[str]) -
 
 
 def _sign(one: Comparison | None, line: _Line, metric: Metric) -> str:
-    """The sign of a score that differs from the baseline's."""
     average = one.average(line.sets) if one else None
     if one is None or average is None or average.difference is None or average.sets < average.of:
         return ""

@@ -9,13 +9,13 @@ headline averages the drafts of training. Within a run, sessions that have both 
 import json
 import re
 import sqlite3
-import statistics
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
+
+import pandas as pd
 
 from soul import tasks
 from soul.compare.comparison import Comparison, Kind, Row, SetComparison
@@ -28,10 +28,12 @@ from soul.record import SessionRecord, read_records
 from soul.task_types import Metric
 
 RUN_FILE = "run.json"
+KEYS = ["task", "file", "number", "split", "step"]  # of a prompt in a step; split is "step" or "val"
 # The same means from the viewer's index: tables `sessions` and `files`.
 MEANS = """
-SELECT s.task, s.file, s.number, f.split, f.step, avg(draft), avg(refined),
-    avg(CASE WHEN refined IS NOT NULL THEN draft END), avg(CASE WHEN draft IS NOT NULL THEN refined END)
+SELECT s.task, s.file, s.number, f.split, f.step, avg(draft) AS draft, avg(refined) AS refined,
+    avg(CASE WHEN refined IS NOT NULL THEN draft END) AS draft_of_both,
+    avg(CASE WHEN draft IS NOT NULL THEN refined END) AS refined_of_both
 FROM sessions s JOIN files f ON f.id = s.file_id WHERE NOT f.live GROUP BY 1, 2, 3, 4, 5
 """
 # Suffix of the set's name, split, and the means of both sides.
@@ -47,51 +49,33 @@ class BadRunFile(SoulError):
     """run.json cannot be read."""
 
 
-class Prompt(NamedTuple):
-    """A prompt of a step; split is "step" or "val"."""
-
-    task: str
-    file: str
-    number: int
-    split: str
-    step: int
-
-
-class Means(NamedTuple):
-    """The mean rewards of a group; the last two are over sessions with both answers."""
-
-    draft: float | None
-    refined: float | None
-    draft_of_both: float | None
-    refined_of_both: float | None
-
-
-Groups = Mapping[Prompt, Means]
+Groups = pd.DataFrame  # the mean rewards of each group, by KEYS; "_of_both" are over sessions with both answers
 
 
 def means_from_index(connection: sqlite3.Connection) -> Groups:
     """The groups of a run, from the viewer's index."""
-    return {Prompt(*row[:5]): Means(*row[5:]) for row in connection.execute(MEANS)}
+    return pd.read_sql_query(MEANS, connection).set_index(KEYS).astype(float)
 
 
 def means_from_traces(folder: Path) -> Groups:
     """The groups of a run, from its traces (about 100 MB a second)."""
-    rewards: defaultdict[Prompt, list[tuple[float | None, float | None]]] = defaultdict(list)
-    for split in ("step", "val"):
-        for file in finished_files(folder / FOLDER, split):
-            for _, _, one in read_records(file.path):
-                pair = one.draft.reward, one.refined.reward if one.refined else None
-                rewards[Prompt(one.task, one.file, one.number, split, file.step)].append(pair)
-    groups = {}
-    for prompt, pairs in rewards.items():
-        both = [pair for pair in pairs if None not in pair]
-        groups[prompt] = Means(*(_mean([pair[k] for pair in of]) for of in (pairs, both) for k in (0, 1)))
-    return groups
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    rewards = [
+        (
+            one.task,
+            one.file,
+            one.number,
+            split,
+            file.step,
+            one.draft.reward,
+            one.refined.reward if one.refined else None,
+        )
+        for split in ("step", "val")
+        for file in finished_files(folder / FOLDER, split)
+        for _, _, one in read_records(file.path)
+    ]
+    sessions = pd.DataFrame(rewards, columns=[*KEYS, "draft", "refined"]).set_index(KEYS).astype(float)
+    means, of_both = (some.groupby(level=KEYS).mean() for some in (sessions, sessions.dropna()))
+    return means.join(of_both.add_suffix("_of_both"))
 
 
 @dataclass(frozen=True)
@@ -110,9 +94,7 @@ class TrainingSide:
     @cached_property
     def groups(self) -> Groups:
         """The groups over all seeds."""
-        prompts = dict.fromkeys(prompt for seed in self.seeds for prompt in seed)
-        of = {prompt: [seed[prompt] for seed in self.seeds if prompt in seed] for prompt in prompts}
-        return {prompt: Means(*map(_mean, zip(*means, strict=True))) for prompt, means in of.items()}
+        return pd.concat(self.seeds).groupby(level=KEYS).mean()
 
     def sessions(self, name: str, row: str) -> list[SessionRecord]:
         split, step, number, file = row.split(" ", 3)
@@ -128,19 +110,19 @@ def compare_trainings(base: TrainingSide, other: TrainingSide) -> Comparison:
     Raises:
         NothingToCompare: no prompt was played by both in the same step, or no session has both answers.
     """
-    common = sorted(base.groups.keys() & other.groups.keys())
     judges = [_judges(side) for side in (base, other)]
     reasons = [f"judge: {judges[0]} and {judges[1]}"] if judges[0] != judges[1] else []
+    common = base.groups.join(other.groups, how="inner", lsuffix=" of base", rsuffix=" of other")
     sets: dict[str, SetComparison] = {}
-    for task in sorted({prompt.task for prompt in common}):
+    for task, of_task in common.groupby(level="task"):
         for suffix, split, left, right in _WITHIN if base is other else _ACROSS:
-            prompts = [prompt for prompt in common if (prompt.task, prompt.split) == (task, split)]
-            pairs = {p: (getattr(base.groups[p], left), getattr(other.groups[p], right)) for p in prompts}
-            if rows := list(_rows(pairs)):
+            groups = of_task[of_task.index.get_level_values("split") == split]
+            pairs = pd.DataFrame({"base": groups[f"{left} of base"], "other": groups[f"{right} of other"]}).dropna()
+            if rows := _rows(pairs):
                 kind: Kind = "draft" if right == "draft" else "refined"
-                seeds = _seed_scores(base, prompts, left), _seed_scores(other, prompts, right)
-                name = task + suffix
-                sets[name] = SetComparison(name, metric_of(task), rows, kind, seeds, not suffix, reasons)
+                seeds = _seed_scores(base, groups.index, left), _seed_scores(other, groups.index, right)
+                name = f"{task}{suffix}"
+                sets[name] = SetComparison(name, metric_of(str(task)), rows, kind, seeds, not suffix, reasons)
     if sets:
         return Comparison(base, other, sets)
     if base is other:
@@ -151,23 +133,20 @@ def compare_trainings(base: TrainingSide, other: TrainingSide) -> Comparison:
     )
 
 
-def _rows(pairs: Mapping[Prompt, tuple[float | None, float | None]]) -> Iterator[Row]:
+def _rows(pairs: pd.DataFrame) -> list[Row]:
     """A row for each prompt: its means over the steps, named after the step in which they differ most."""
-    by_prompt: defaultdict[tuple[str, str, int], list[tuple[int, float, float]]] = defaultdict(list)
-    for (_, file, number, split, step), (base, other) in pairs.items():
-        if base is not None and other is not None:
-            by_prompt[split, file, number].append((step, base, other))
-    for (split, file, number), steps in by_prompt.items():
-        widest, _, _ = max(steps, key=lambda at: (abs(at[2] - at[1]), -at[0]))
-        means = (statistics.fmean(at[place] for at in steps) for place in (1, 2))
-        yield Row(f"{split} {widest} {number} {file}", *means)
+    rows = []
+    for (split, file, number), steps in pairs.groupby(level=["split", "file", "number"], sort=False):
+        apart = (steps["other"] - steps["base"]).abs()
+        widest = apart.index[int(apart.argmax())][KEYS.index("step")]
+        rows.append(Row(f"{split} {widest} {number} {file}", float(steps["base"].mean()), float(steps["other"].mean())))
+    return rows
 
 
-def _seed_scores(side: TrainingSide, prompts: Sequence[Prompt], kind: str) -> list[float]:
+def _seed_scores(side: TrainingSide, prompts: Any, kind: str) -> list[float]:
     """The mean of each seed over these prompts; a seed without any has none."""
-    values = [{p: getattr(groups[p], kind) for p in prompts if p in groups} for groups in side.seeds]
-    rows = [list(_rows({p: (value, value) for p, value in of_seed.items()})) for of_seed in values]
-    return [statistics.fmean(row.base for row in of_seed) for of_seed in rows if of_seed]
+    of_seeds = [groups[kind].reindex(prompts).dropna() for groups in side.seeds]
+    return [float(one.groupby(level=["split", "file", "number"]).mean().mean()) for one in of_seeds if len(one)]
 
 
 def metric_of(task: str) -> Metric:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,7 +121,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.json:
         findings = [{"transcript": name, **fault._asdict()} for name, each in found for fault in each]
         write_whole(given.json, json.dumps({"transcripts": len(found), "findings": findings}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

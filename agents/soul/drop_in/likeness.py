@@ -248,7 +248,3 @@ def _spoken(files: Sequence[Path]) -> list[Transcript]:
     if len(found) < 2 * FEWEST:
         raise BadTranscript(f"{files[0]}: {len(found)} conversations are too few; {2 * FEWEST} are needed.")
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -136,7 +136,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         address = f"http://{HOST}:{listening.getsockname()[1]}/v1"
         print(f"{endpoint.name} plays the user at {address}. Ctrl-C ends it.", flush=True)
         web.run_app(application(player, given.keep), sock=listening, print=None, access_log=None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,7 @@ soul evaluate local --help    checkpoints, served by vLLM
 soul report RUN               write the outputs again, from the journal
 soul compare RUN_A RUN_B      compare runs row by row; with --table: their scores in one table
 
-__main__.py, local.py         the two commands; runner.py: one evaluation, from its options to its outputs
+command.py, local.py          the two commands; runner.py: one evaluation, from its options to its outputs
 run/        options.py (command line), settings.py (what identifies a run, and its rows); before the first sample:
             plan.py, preflight.py, judge_check.py; samples: engine.py, progress.py, failures.py, rescore.py; on disk:
             journal.py, run_folder.py; our own models: checkpoint.py, vllm_server.py

@@ -7,11 +7,6 @@ A checkpoint is a hub id, a Hugging Face folder, a global_step_N or run folder, 
 serves them one after another; the rest works as with a model behind an API. Several checkpoints share one table.
 """
 
-if __name__ == "__main__":
-    from soul.cli.main import end_silently
-
-    end_silently()
-
 import asyncio
 import importlib
 import json
@@ -148,7 +143,6 @@ def shortened(
 
 
 def _tokens(url: str, model: str, task: Task[Any], row: Row) -> int:
-    """The number of tokens of a row's prompt, by the server's tokenizer and chat template."""
     body = json.dumps({"model": model, "messages": task.prompt(row), "add_generation_prompt": True}).encode()
     address = url.removesuffix("/v1") + "/tokenize"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
@@ -181,10 +175,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(folders) < 2:
         return 0
     # By name, because comparisons import this package.
-    comparison: Any = importlib.import_module("soul.compare.__main__")
+    comparison: Any = importlib.import_module("soul.compare.command")
     table = options.out / f"{options.name or 'eval'}-models.md"
     return int(comparison.main([*map(str, folders), "--table", "--out", str(table)]))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -143,7 +143,6 @@ _READING = (
 
 
 def _line(line: run_table.TableLine) -> dict[str, Any]:
-    """A line of the table: its texts, and the numbers behind them."""
     result = line.result
     name, metric = (result.name, result.headline) if isinstance(result, SetResult) else (None, None)
     numbers_of = {name: getattr(result, name) for name in ("mean", "interval", "bounds")}
@@ -193,7 +192,6 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _tiles(run: EvaluationRun, results: Results) -> list[tuple[str, str]]:
-    """The first numbers, each with its meaning."""
     macro, sets = results.macro, list(results.sets.values())
     samples, invalid = sum(s.samples for s in sets), sum(s.invalid for s in sets)
     score, _, interval = run_table.score(macro.mean, macro.interval).partition(" ")

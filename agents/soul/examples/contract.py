@@ -42,23 +42,20 @@ async def played(
     script: Script | FakeOpenAI = answer,
     *,
     refine: bool = True,
-    step: int = 0,
 ) -> Session:
     """Run one session of the row in process. Raises AssertionError if the task's code raised an exception."""
     gateway = fake_gateway(script, max_attempts=1, max_reasks=0)
     settings = RefineSettings(max_feedback_chars=100_000)
-    session = await run_session(
-        example.task, row, scripted_players(player), gateway, settings, step=step, refine=refine
-    )
+    session = await run_session(example.task, row, scripted_players(player), gateway, settings, refine=refine)
     attempts = [attempt for attempt in (session.draft, session.refined) if attempt is not None]
     for failure in (session.feedback_failure, *(attempt.failure for attempt in attempts)):
         assert failure is None or failure.cause != "task_error", failure.detail
     return session
 
 
-async def rewards(example: Example[Any], rows: Sequence[Row], style: Style, seed: int = 0) -> list[float]:
+async def rewards(example: Example[Any], rows: Sequence[Row], style: Style) -> list[float]:
     """The rewards of one player on all rows. Raises AssertionError if a session failed."""
-    sessions = (played(example, row, example.player(style, row, seed), refine=False) for row in rows)
+    sessions = (played(example, row, example.player(style, row), refine=False) for row in rows)
     return [_reward(session) for session in await asyncio.gather(*sessions)]
 
 

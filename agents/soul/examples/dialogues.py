@@ -89,7 +89,6 @@ class SimArenaExample(Example[RowT]):
         return self._talker([babble(rng, rng.randint(2, 9)) for _ in range(rng.randint(1, sim_arena.TURNS))])
 
     def _talker(self, lines: Sequence[str]) -> Player:
-        """A player that says one line after the other, in the format of the task, and leaves with the last one."""
         prefixes, (first, *later) = self.task_class.prefixes, lines
         said = [f"{prefixes[0]}: {first}", *(f"{prefixes[-1]}: {line}" for line in later)]
         return one_by_one([*said[:-1], f"{said[-1]}\nterminate conversation"])
@@ -121,7 +120,7 @@ class SimArenaDocExample(SimArenaExample[SimDocRow]):
     task_class = sim_arena.SimArenaDoc
 
     def reply(self, request: ChatRequest) -> Reply | None:
-        if not request.asks(sim_arena.ASSISTANT.partition("{kind}")[0]):
+        if not request.asks(sim_arena.ASSISTANT.partition("{{kind}}")[0]):
             return super().reply(request)
         wishes = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
         return Text(f"A text that heeds this: {wishes.replace(sim_arena.FINAL_DOCUMENT, '').strip()}")

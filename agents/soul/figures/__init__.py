@@ -4,5 +4,5 @@ training_run.py    metrics, tasks and hash of a training run; the arguments NAME
 figure.py          what a figure shows: means over seeds with bands, dots; and its CSV
 training.py        panels: curves by task, the gap, the ablation
 drawing.py         a figure as PDF, SVG, PNG and CSV, and its colours
-__main__.py        the command, and its index: what was written, what could not be drawn, hashes
+command.py         the command, and its index: what was written, what could not be drawn, hashes
 """

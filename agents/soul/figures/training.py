@@ -106,7 +106,6 @@ def _named(key: str) -> Key:
 
 
 def _panel(title: str, drawn: Sequence[Curve], *, zero: bool = False) -> list[Panel]:
-    """The panel, if it has a curve."""
     return [Panel(title, drawn, zero)] if drawn else []
 
 

@@ -16,24 +16,10 @@ Around it: gateway.py (all roles of a run), roles.py (settings), ledger.py (what
 (before a run), and audit/: does the judge fall for known tricks, does it agree with people?
 """
 
-from soul.judge.call.endpoint import ANY_KEY, Endpoint
-from soul.judge.call.http import classify
-from soul.judge.call.untrusted import Contentless
-from soul.judge.call.usage import Usage
-from soul.judge.gateway import Gateway
-from soul.judge.judge import ChatModel, Judge
-from soul.judge.roles import ROLES, GatewaySettings, Role
-
-__all__ = [
-    "ANY_KEY",
-    "ROLES",
-    "ChatModel",
-    "Contentless",
-    "Endpoint",
-    "Gateway",
-    "GatewaySettings",
-    "Judge",
-    "Role",
-    "Usage",
-    "classify",
-]
+from soul.judge.call.endpoint import ANY_KEY, Endpoint  # noqa: F401
+from soul.judge.call.http import classify  # noqa: F401
+from soul.judge.call.untrusted import Contentless  # noqa: F401
+from soul.judge.call.usage import Usage  # noqa: F401
+from soul.judge.gateway import Gateway  # noqa: F401
+from soul.judge.judge import ChatModel, Judge  # noqa: F401
+from soul.judge.roles import ROLES, GatewaySettings, Role  # noqa: F401

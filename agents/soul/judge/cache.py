@@ -59,7 +59,7 @@ class Cache:
         except (OSError, sqlite3.Error) as error:
             raise BadCache(
                 f"The judge's cache {path} cannot be used: {error}. Remove the file, name another folder with "
-                "judge.cache_dir, or turn the cache off with judge.cache=false (--no-cache)."
+                "judge.cache_dir, or turn the cache off with judge.cache=false."
             ) from error
 
     def get(self, key: bytes) -> str | None:

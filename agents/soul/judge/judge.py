@@ -83,7 +83,6 @@ class ChatModel:
         await self.endpoint_client.close()
 
     async def _counted(self, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
-        """Await an answer, and count the call and its final failure."""
         self.usage.calls += 1
         try:
             return await answer

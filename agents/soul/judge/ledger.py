@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
+from rich.table import Table as RichTable
 
 from soul.files.whole_file import write_whole
 from soul.judge.call.usage import Usage, merged, total
+from soul.table import Table
 
 
 class Ledger:
@@ -87,25 +87,18 @@ def money(usage: Usage) -> str:
     return f"{'at least ' if usage.unpriced else ''}${usage.cost_usd:,.2f}"
 
 
-def table(ledger: Ledger) -> Table:
+def table(ledger: Ledger) -> RichTable:
     """A table of what a run spent, with one row for each task and role."""
-    view = Table(title="What the judges cost", title_justify="left")
-    view.add_column("task")
-    view.add_column("role")
-    for name in ("calls", "cached", "failed", "tokens in", "tokens out", "p50 s", "p95 s", "cost"):
-        view.add_column(name, justify="right")
-    rows = [*ledger, *([("all", "all", ledger.total())] if sum(1 for _ in ledger) > 1 else [])]
-    for task, role, usage in rows:
+    lines = []
+    for task, role, usage in [*ledger, *([("all", "all", ledger.total())] if sum(1 for _ in ledger) > 1 else [])]:
         n = numbers(usage)
-        view.add_row(
-            Text(task),  # rich would read "[...]" in a plain string as markup
-            role,
-            f"{usage.calls:,}",
-            f"{n.get('cache_hit_rate', 0.0):.0%}",
-            f"{sum(usage.failures.values()):,}",
-            f"{usage.prompt_tokens:,}",
-            f"{usage.completion_tokens:,}",
-            *(f"{n[key]:.2f}" if key in n else "" for key in ("latency_p50_s", "latency_p95_s")),
-            money(usage),
+        lines.append(
+            [
+                *(task, role, f"{usage.calls:,}", f"{n.get('cache_hit_rate', 0.0):.0%}"),
+                *(f"{count:,}" for count in (usage.failures.total(), usage.prompt_tokens, usage.completion_tokens)),
+                *(f"{n[key]:.2f}" if key in n else "" for key in ("latency_p50_s", "latency_p95_s")),
+                money(usage),
+            ]
         )
-    return view
+    head = ("task", "role", "calls", "cached", "failed", "tokens in", "tokens out", "p50 s", "p95 s", "cost")
+    return Table(head, lines, words=frozenset({1})).rich("What the judges cost")

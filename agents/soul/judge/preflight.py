@@ -66,7 +66,6 @@ async def check(settings: GatewaySettings, sections: Sequence[str]) -> Mapping[s
 
 
 async def _check_one(section: str, judge: Judge) -> float:
-    """Return the seconds of the second request."""
     try:
         await judge.check()
         start = time.perf_counter()

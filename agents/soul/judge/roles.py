@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from soul.errors import BadSettings, one_line
 from soul.judge.call.endpoint import DEFAULT_MODEL, NO_KEY, Endpoint
@@ -95,11 +95,6 @@ class JudgePolicy(BaseModel):
         description="Every so many training steps each judge grades twelve fixed replies again; an alarm is raised if "
         "the mean has changed ([drift](judge_quality.md#drift)).",
     )
-
-    @field_validator("jury", mode="before")
-    @classmethod
-    def _no_jury(cls, value: Any) -> Any:
-        return () if value is None else value
 
 
 class GatewaySettings(BaseModel):

@@ -46,7 +46,6 @@ def _tokens(text: str) -> list[str]:
 
 @cache
 def _tokenizers() -> tuple[Any, Any]:
-    """NLTK's tokenizers of sentences and of words."""
     from nltk.tokenize import NLTKWordTokenizer
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 

@@ -26,7 +26,7 @@ PER_KIND = 3  # sessions of each kind and step
 # the first two are the best and the worst drafts.
 _TELLING = """WITH known AS (SELECT f.step, s.id, s.length, s.cause, s.refined - s.draft AS gain, s.draft,
         max(s.refined - s.draft IS NOT NULL) OVER (PARTITION BY f.step) AS refines
-    FROM sessions s JOIN files f ON f.id = s.file_id WHERE f.split = 'step' AND NOT f.live AND NOT s.dropped),
+    FROM sessions s JOIN files f ON f.id = s.file_id WHERE f.split = 'step' AND NOT f.live),
   valued AS (SELECT *, CASE WHEN refines THEN gain ELSE draft END AS value FROM known)
 SELECT step, id, length, row_number() OVER (PARTITION BY step ORDER BY value DESC, id) AS place, 0 AS kind FROM valued
     WHERE CASE WHEN refines THEN value > 0 ELSE value IS NOT NULL END

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 FILE, LOCK = "index.sqlite", ".index.lock"
-VERSION = 10  # of the tables; raise it when you change them
+VERSION = 11  # of the tables; raise it when you change them
 BUSY_S = 30.0  # how long a reader waits for a change
 _CODED = ("split", "task", "file", "prompt", "cause", "question")
 # The columns of the page: facts of the file, and what it needs of a session's row.
@@ -247,7 +247,6 @@ def _insert(connection: sqlite3.Connection, table: str, values: dict[str, Any]) 
 
 
 def _forget(connection: sqlite3.Connection, file_id: int) -> None:
-    """Remove a file with its sessions."""
     _remove(connection, f"SELECT id FROM sessions WHERE file_id = {file_id}")
     connection.execute("DELETE FROM calls WHERE file_id = ?", (file_id,))
     connection.execute("DELETE FROM files WHERE id = ?", (file_id,))

@@ -44,7 +44,6 @@ class SessionRow(NamedTuple):
     redactions: int
     cause: str | None
     disagree: int
-    dropped: int
     seconds: float
     cost: float | None
     prompts: str
@@ -73,7 +72,6 @@ class SessionRow(NamedTuple):
             redactions=record.redactions,
             cause=next(filter(None, causes), None),
             disagree=int(any(map(_disagree, record.attempts))),
-            dropped=int(record.dropped),
             seconds=round(_seconds(record), 3),
             cost=None if unpriced else _rounded(sum(usage.cost_usd for usage in usages)),
             prompts=_storable(", ".join(record.prompts)),
@@ -113,7 +111,6 @@ def _disagree(attempt: AttemptRecord) -> bool:
 
 
 def _seconds(record: SessionRecord) -> float:
-    """The length of a session."""
     if any(attempt.seconds.keys() - attempt.started.keys() for attempt in record.attempts):
         return sum(sum(attempt.seconds.values()) for attempt in record.attempts)
     start, end = record.span or (0.0, 0.0)

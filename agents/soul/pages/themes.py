@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from soul.metrics.lexical import FUNCTION_WORDS
 from soul.pages.sessions import NoSession, Place, read_line
 
 LATEST = 10_000  # sessions that are read
@@ -19,10 +20,7 @@ COMMON = 0.6  # share of the texts from which on a word is no theme
 # The latest sessions with feedback and both rewards (`soul.pages.sessions.places_of`).
 WITH_FEEDBACK = f"""NOT f.live AND f.split = 'step' AND s.told IS NOT NULL AND draft IS NOT NULL AND refined IS NOT NULL
     ORDER BY s.id DESC LIMIT {LATEST}"""
-_STOP = set(
-    "about after also because been before does from have into just like more most must only other should some such "
-    "than that their them then there these they this those what when where which will with would your withheld".split()
-)
+_STOP = FUNCTION_WORDS | {"like", "withheld"}
 
 
 def themes(traces: Path, places: Sequence[Place]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Curves are means of rewards with 95 % bands (`soul.metrics.intervals`). Sessions of one prompt are not independent: as
 in `ditto/reward_draft` and its error, the mean is over sessions and the band over the means of prompts. The band of all
-tasks together is that of a stratified sample, because tasks have rewards of different scales. Sessions of groups that
-were replaced count, as in the metrics; those of the running step do not: the fast ones would come first.
+tasks together is that of a stratified sample, because tasks have rewards of different scales. Sessions of the running
+step do not count: the fast ones would come first.
 """
 
 from __future__ import annotations

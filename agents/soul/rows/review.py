@@ -122,7 +122,6 @@ def _left_out(file: Path) -> Iterator[LeftOut]:
 
 
 def _built(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Task and fields of each row."""
     with pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(PAGE, columns=list(COLUMNS)):
             for record in batch.to_pylist():

@@ -52,10 +52,6 @@ class Column:
     def title(self) -> str:
         return f"{self.model} ({self.source})"
 
-    def score(self, key: str) -> float | None:
-        """The score of a set or group; None if the source has no number for it."""
-        return self.scores.get(key)
-
     def macro(self, sets: Iterable[str]) -> float | None:
         """The mean over these sets; None unless the source has a number for each of them.
 

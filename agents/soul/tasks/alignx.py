@@ -17,16 +17,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import Label, Prose, clean_text, drop_empty_groups, option_references, parse_literal
 from soul.task_types import Metric, NotBlank, Row
 
-RULES = """\
-You learn about an internet user. Then you see a post and two responses to it. Say which of the two this user \
-prefers. Judge by this user's taste: what counts is what the user is like, wants, chose or wrote before, not which \
-response is better in general or which one you prefer."""
-
-FORM = (
-    "Think step by step about what matters to this user, then give the letter of the response in this format: "
-    "<answer>A</answer> or <answer>B</answer>"
-)
-
+PROMPT = load_prompt("alignx/policy")
 _NOUNS = ("one", "option", "response", "reply", "answer", "comment", "choice")
 # With only two responses, pointing at either one gives the answer away.
 _POINTERS = (
@@ -94,10 +85,7 @@ class AlignX(LetterTask[AlignXRow]):
         }
         known = "".join(f"{title}:\n{text}\n\n" for title, text in parts.items() if text)
         options = "\n\n".join(f"Response {letter}:\n{text}" for letter, text in self.options(row).items())
-        return (
-            f"{RULES}\n\n{known}"
-            f"Question: Which response does this user prefer?\n\nPost:\n{row.raw_prompt}\n\n{options}\n\n{FORM}"
-        )
+        return PROMPT.fill(known=known, post=row.raw_prompt, options=options)
 
     def pairs(self, row: AlignXRow) -> Sequence[Mapping[str, str]]:
         """The earlier choices that the policy sees."""

@@ -14,15 +14,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import Options, Prose, entries_of, nested_object, to_prose, without_nulls
 from soul.task_types import Metric, NotBlank, Row
 
-RULES = """\
-You learn about a person: their profile, what has happened so far, and what they did in earlier scenes. Then comes the \
-next scene. Say what this person does in it. Decide by the person's character, their earlier behaviour and the scene, \
-not by what most people would do."""
-
-FORM = (
-    "Think step by step about what drives this person here, then give the letter of the behaviour in this format: "
-    "<answer>LETTER</answer>"
-)
+PROMPT = load_prompt("behavior_chain/policy")
 
 
 class BehaviorChainRow(Row):
@@ -39,9 +31,7 @@ class BehaviorChainRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _unpack(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _unpack(cls, record: Mapping[str, Any]) -> Any:
         raw, outer = nested_object(record, "raw"), without_nulls(record)
         merged = {**outer, **raw, "index": outer.get("index", raw.get("index"))}  # the file's own number, if it has one
         merged.setdefault("earlier_scenes", _count(merged.get("prior_chain_text") or merged.get("prior_chain")))
@@ -95,10 +85,8 @@ class BehaviorChain(LetterTask[BehaviorChainRow]):
         chain = "\n\n".join(f"{number}. {link}" for number, link in enumerate(row.prior_chain, start=1))
         parts = {"Profile": row.profile, "What happened so far": row.history, "Earlier scenes": chain}
         known = "".join(f"{title}:\n{text.strip()}\n\n" for title, text in parts.items() if text.strip())
-        return (
-            f"{RULES}\n\nThe person: {row.persona_name}\n\n{known}The next scene:\n{row.current_context}\n\n"
-            f"Question: What does {row.persona_name} do?\n{letter_options(row.options)}\n\n{FORM}"
-        )
+        scene, options = row.current_context, letter_options(row.options)
+        return PROMPT.fill(person=row.persona_name, known=known, scene=scene, options=options)
 
     def groups(self, row: BehaviorChainRow) -> Mapping[str, str]:
         return {} if row.earlier_scenes is None else {"earlier scenes": str(row.earlier_scenes)}

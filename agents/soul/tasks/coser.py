@@ -99,21 +99,7 @@ MIN_TURNS = 6
 MIN_WORDS = 10  # a cast that says less in a whole scene counts as silent
 QUOTE_WORDS = 5  # this many words in a row of the book's conversation count as a quotation
 
-HOW_TO_ACT = """\
-## How to act
-Write {name}'s next turn and nothing else. Begin with what {name} thinks, in square brackets; nobody hears it. Then \
-write what {name} says. Put what {name} visibly does in round brackets. For example:
-[He must not see that it hurts me.] It is nothing, sir. (turns to the window)
-Write in English, 60 words at most. Do not put a name in front, and never speak or act for anyone else. Respond to \
-what was said last, do not repeat anything, and keep the scene moving."""
-
-REHEARSAL = """\
-## The last rehearsal
-The scene was rehearsed before. A critic wrote to the whole cast:
-{feedback}
-Act the scene again with this in mind. Take what concerns {name}, and leave the rest to the others. Nobody in the \
-scene knows about the critic or the rehearsal."""
-
+HOW_TO_ACT, REHEARSAL = load_prompt("coser/how_to_act"), load_prompt("coser/rehearsal")
 _CLAUSE_ENDS = re.compile(r"[.!?;:()\"\u201c\u201d\u2026\u2014]+")
 
 
@@ -180,7 +166,6 @@ class CoSER(Task[CoSERRow]):
         return tuple(dict.fromkeys(map(" ".join, quotations)))
 
     def _instructions(self, row: CoSERRow, name: str, feedback: str | None) -> Message:
-        """The knowledge of a character."""
         others = [(other, row.portrait(other, shown=True)) for other in row.cast if other != name]
         company = "\n\n".join(f"### {other}\n{text or '(You know only the name.)'}" for other, text in others)
         sections = [
@@ -191,8 +176,8 @@ class CoSER(Task[CoSERRow]):
             _section("The scene", row.scenario),
             _section("The other characters", company),
             _section(f"What drives {name} now (nobody else knows this)", row.motivation(name)),
-            HOW_TO_ACT.format(name=name),
-            REHEARSAL.format(name=name, feedback=feedback) if feedback is not None else "",
+            HOW_TO_ACT.fill(name=name),
+            REHEARSAL.fill(name=name, feedback=feedback) if feedback is not None else "",
         ]
         return {"role": "system", "content": "\n\n".join(section for section in sections if section)}
 

@@ -178,9 +178,7 @@ class CoSERRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _flattened(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _flattened(cls, record: Mapping[str, Any]) -> Any:
         fields = {**nested_object(record, "circumstance"), **without_nulls(record)}
         fields |= {name: as_list(fields[name]) for name in _LISTS & fields.keys()}
         fields |= {name: nested_object(fields, name) for name in _OBJECTS & fields.keys()}

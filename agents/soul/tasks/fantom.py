@@ -50,9 +50,7 @@ class FanToMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _indices_and_names(cls, record: Any) -> Any:
-        if not isinstance(record, dict):
-            return record
+    def _indices_and_names(cls, record: Mapping[str, Any]) -> Any:
         question_type, gold = str(record.get("question_type", "")), record.get("correct_answer")
         # In a file that mixes kinds the whole column is text, so the index of a choice is text too.
         if question_type.endswith(":multiple-choice") and isinstance(gold, str) and _INDEX.fullmatch(gold):
@@ -91,10 +89,7 @@ def _names(value: Any) -> Any:
     return [name for name in names if str(name).strip()] if isinstance(names, list) else names
 
 
-RULES = """\
-Read the conversation and answer the question after it. People join and leave during the conversation. Someone who is \
-away does not hear what is said in the meantime, unless somebody repeats it later in their presence."""
-
+PROMPT = load_prompt("fantom/policy")
 FORMS: dict[Kind, str] = {
     "choice": "Think step by step, then give only the letter in this format: <answer>LETTER</answer>",
     "list": "Think step by step, then give all the names and no others in this format: <answer>NAME, NAME</answer>",
@@ -126,9 +121,8 @@ class FanToM(AnswerTask[FanToMRow]):
     def render(self, row: FanToMRow) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
         options = f"\n{letter_options(row.answer_choices)}" if row.answer_choices else ""
-        return (
-            f"{RULES}\n\nConversation:\n{row.context}\n\n{extra}Question: {row.question}{options}\n\n{FORMS[row.kind]}"
-        )
+        about = {"extra": extra, "question": row.question, "options": options, "form": FORMS[row.kind]}
+        return PROMPT.fill(conversation=row.context, **about)
 
     def gold(self, row: FanToMRow) -> str:
         if row.kind == "choice" and row.answer_choices:

@@ -9,16 +9,7 @@ from soul.one_turn import LetterTask, parse_options, with_letter
 from soul.prompts import load_prompt
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
-RULES = """\
-Read the story and answer the question after it. These rules hold in every story. A character sees everything that \
-happens in a room while they are in it, and nothing after they leave it. A character who was in the room knows who \
-else was there, who left before them and who stayed longer. Characters may lie when they speak. What a character tells \
-others does not change what this character believes. Only the listener \
-hears what is said in private; everyone hears what is said in public. A character who left the room later than the \
-speaker trusts their own eyes rather than the speaker. A character who left earlier than the speaker believes what the \
-speaker says. Everyone takes these rules for granted when they think about the thoughts of others."""
-
-FORM = "Think step by step, then give the letter of your choice in this format: <answer>LETTER</answer>"
+PROMPT = load_prompt("hitom/policy")
 
 
 class HiToMRow(Row):
@@ -46,7 +37,7 @@ class HiToM(LetterTask[HiToMRow]):
 
     def render(self, row: HiToMRow) -> str:
         extra = f"{row.extra_info.strip()}\n\n" if row.extra_info.strip() else ""
-        return f"{RULES}\n\nStory:\n{row.story}\n\n{extra}Question: {row.question}\nChoices: {row.choices}\n\n{FORM}"
+        return PROMPT.fill(story=row.story, extra=extra, question=row.question, choices=row.choices)
 
     def options(self, row: HiToMRow) -> Mapping[str, str]:
         return parse_options(row.choices)

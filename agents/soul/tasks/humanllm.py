@@ -28,17 +28,7 @@ RANKS = 5
 _BETWEEN = re.compile(r"[\s,;>/|]+")  # separates the letters of an answer
 _LONGEST_ANSWER = 200  # characters; a longer text in the tag is an essay
 
-RULES = """\
-You learn about a user: who they are and which items they picked before. Then you see a list of items, one of which \
-the user picked next. Say which one. Choose as this user would: by their tastes and habits, by what they picked most \
-recently, and by where that leads."""
-
-FORM = (
-    "Whatever answer format the text above asks for, think step by step, then give the letters of the {ranks} items "
-    "that this user most likely picked, most likely first: {ranks} different letters, separated by commas, and nothing "
-    "else, in this format: <answer>{example}</answer>"
-)
-
+PROMPT = load_prompt("humanllm/policy")
 # The original's records: "... History 1: a tent, History 2: boots. Candidate 1: a stove, Candidate 2: ...".
 _FIRST_CANDIDATE = re.compile(r"(?:\bcandidates?(?: items)?:\s*)?\bCandidate\s*1\s*:", re.IGNORECASE)
 _NEXT_ENTRY = re.compile(r"[,;\s]+(?=\bHistory\s*\d+\s*:)")
@@ -56,8 +46,8 @@ class HumanLLMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_history(cls, record: Any) -> Any:
-        text = user_text(record) if isinstance(record, Mapping) else ""
+    def _find_history(cls, record: Mapping[str, Any]) -> Any:
+        text = user_text(record)
         if not text or record.get("candidates") is None:
             return record
         history = without_candidates(text, option_texts(record["candidates"]))
@@ -96,10 +86,8 @@ class HumanLLM(OptionTask[HumanLLMRow]):
     def render(self, row: HumanLLMRow) -> str:
         ranks = min(RANKS, len(row.candidates))
         example = ",".join(["LETTER"] * ranks)
-        return (
-            f"{RULES}\n\nThe user:\n{row.history}\n\nQuestion: Which of these items did the user pick "
-            f"next?\n{letter_options(row.candidates)}\n\n{FORM.format(ranks=ranks, example=example)}"
-        )
+        options = letter_options(row.candidates)
+        return PROMPT.fill(history=row.history, options=options, ranks=str(ranks), example=example)
 
     def gold(self, row: HumanLLMRow) -> str:
         """The letter of the item that the user picked: found by its text, else by its index from 0, else by its letter.

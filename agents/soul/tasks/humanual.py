@@ -30,17 +30,7 @@ _RESPONSE_TAG = re.compile(r"</?response>", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _RUN = 6  # words in a row that feedback must not repeat, from every third word of the text on
 
-PRINCIPLES = """\
-You are a real person, not an assistant. You are given a situation. Write what you would really write in it: {medium}.
-
-- Take your own side. Say what you think and feel, even if it is unfair, odd or of no use to anybody.
-- Care about what you would care about, and ignore the rest. Real people do not cover every point.
-- Write in your own words, and at your own length, in your own tone and spelling. No headings, no summary and no \
-balanced view, unless that is how you write."""
-
-FORM = """\
-Think first if you like. Then put your text, and nothing else, between the tags: <response>your text</response>"""
-
+PROMPT = load_prompt("humanual/policy")
 
 _AnyText = Annotated[str, BeforeValidator(str)]
 
@@ -101,7 +91,7 @@ class Humanual(OneTurnTask[HumanualRow]):
 
     def system(self, row: HumanualRow) -> str:
         persona = f"\n\nWho you are:\n{row.persona.strip()}" if row.persona.strip() else ""
-        return f"{PRINCIPLES.format(medium=self.medium)}{persona}\n\n{FORM}"
+        return PROMPT.fill(medium=self.medium, persona=persona)
 
     def render(self, row: HumanualRow) -> str:
         return f"The situation:\n{row.prompt}"
@@ -156,7 +146,6 @@ class Humanual(OneTurnTask[HumanualRow]):
 
 
 def _texts(kind: str, doc: str, medium: str) -> type[Humanual]:
-    """The task of the set that holds this kind of texts."""
     return variant(Humanual, f"Humanual{kind}", doc, name=f"humanual-{kind.lower()}", medium=medium)
 
 

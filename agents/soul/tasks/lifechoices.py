@@ -15,16 +15,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import Options, nested_object
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
-RULES = """\
-You learn about a character of a book from what has happened so far. Then you face the decision that this character \
-faced. Decide as this person would, based on the traits, experiences, relationships and aims that the story shows: not \
-what would be wisest or kindest, and not what you would do yourself."""
-
-FORM = (
-    "Think step by step about who this person is and what matters most at this moment, then give the letter of your "
-    "choice in this format: <answer>LETTER</answer>"
-)
-
+PROMPT = load_prompt("lifechoices/policy")
 _NESTED = {"Scenario": "scenario", "Question": "question", "Options": "options", "Correct Answer": "correct_answer"}
 
 
@@ -41,9 +32,7 @@ class LifeChoicesRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _unnest(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _unnest(cls, record: Mapping[str, Any]) -> Any:
         nested = nested_object(record, "Multiple Choice Question")
         return {**record, **{name: nested[key] for key, name in _NESTED.items() if key in nested}}
 
@@ -61,10 +50,8 @@ class LifeChoices(LetterTask[LifeChoicesRow]):
 
     def render(self, row: LifeChoicesRow) -> str:
         scenario = f"Scenario:\n{row.scenario.strip()}\n\n" if row.scenario.strip() else ""
-        return (
-            f"{RULES}\n\nCharacter: {row.character_name}\n\nLife so far:\n{row.input_text}\n\n{scenario}"
-            f"Question: {row.question}\nOptions:\n{letter_options(row.options)}\n\n{FORM}"
-        )
+        asked = {"scenario": scenario, "question": row.question, "options": letter_options(row.options)}
+        return PROMPT.fill(name=row.character_name, life=row.input_text, **asked)
 
     def group_keys(self, row: LifeChoicesRow) -> Sequence[GroupKey]:
         return [

@@ -46,17 +46,12 @@ from soul.message import Message
 from soul.metrics.lexical import Lexis, lexical_score, lexis
 from soul.one_turn import with_feedback
 from soul.policy import Players
-from soul.prompts import Prompt
+from soul.prompts import Prompt, load_prompt
 from soul.row_fields import Label, Listed, drop_empty_groups
 from soul.task import Task
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Strata, Verdict
 
-RULES = """\
-You play a person who writes to an AI assistant. You write this person's messages; the messages you receive are the \
-assistant's. Answer each one with the person's next message and nothing else: no name in front of it, no quotation \
-marks around it, no comments on it. Write the way this person would type, in length, wording, spelling and tone, and \
-do not reveal more at a time than this person would. Never answer, help or explain: that is the assistant's job."""
-
+PROMPT = load_prompt("mirrorbench/policy")
 OPENING = "(The conversation begins here. Write your first message to the assistant.)"
 # Real users of MirrorBench: the deviation over all of them, and mean and deviation per subset. Computed from the 795
 # published conversations (195, 200, 200, 200); the test of data.mirrorbench recomputes them.
@@ -148,7 +143,7 @@ class MirrorBench(Task[MirrorBenchRow]):
         return tuple(dict.fromkeys([*turns, *parts]))
 
     def prompt(self, row: MirrorBenchRow, feedback: str | None = None) -> list[Message]:
-        instructions = f"{RULES}\n\nWhat this person wants, and how they go about it:\n{row.task_description}"
+        instructions = PROMPT.fill(wish=row.task_description)
         first = row.conversation[0]
         return [
             {"role": "system", "content": with_feedback(instructions, feedback)},

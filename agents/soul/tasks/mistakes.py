@@ -17,16 +17,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import CleanText, Options, gold_letter
 from soul.task_types import Episode, GroupKey, Metric, NotBlank, Row, Verdict
 
-RULES = """\
-You play a student who has the misconception below and does not know it. Work through the problem exactly as this \
-student would: apply the misconception wherever it affects a step, do everything else as the student would, and choose \
-the option that results. The student is sure of it. The mathematically correct answer is not this student's answer."""
-
-FORM = (
-    "Think step by step as the student would, then give the letter of the student's choice in this format: "
-    "<answer>LETTER</answer>"
-)
-
+PROMPT = load_prompt("mistakes/policy")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 IMAGE = re.compile(r"!\[.*?\]\([^)]*\)", re.DOTALL)  # "![A graph of a line]()": Eedi's files have only the description
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
@@ -49,8 +40,8 @@ class MistakesRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_options(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping) or record.get("options") is not None:
+    def _gather_options(cls, record: Mapping[str, Any]) -> Any:
+        if record.get("options") is not None:
             return record
         columns = {letter: record.get(f"Answer{letter}Text", record.get(f"Answer{letter}")) for letter in "ABCDEF"}
         return {**record, "options": list(columns.values())} if any(columns.values()) else record
@@ -67,10 +58,8 @@ class Mistakes(LetterTask[MistakesRow]):
     critic = load_prompt("mistakes/critique", 3)
 
     def render(self, row: MistakesRow) -> str:
-        return (
-            f"{RULES}\n\nThe student's misconception:\n{row.misconception}\n\n"
-            f"Question: {row.question}\n{letter_options(row.options)}\n\n{FORM}"
-        )
+        options = letter_options(row.options)
+        return PROMPT.fill(misconception=row.misconception, question=row.question, options=options)
 
     def gold(self, row: MistakesRow) -> str:
         return gold_letter(row.target_option or row.target_answer, self.options(row))

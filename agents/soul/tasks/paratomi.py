@@ -61,12 +61,7 @@ def _named(sentence: str, names: set[str]) -> set[str]:
     return names.intersection(re.findall(r"\w+", sentence)) | {place.replace(" ", "_") for place in places([sentence])}
 
 
-RULES = """\
-You watch the scene from outside and see everything. The characters see only what happens in the room they are in. \
-Read the story and answer the question with the most specific place that fits: a container rather than a room if both \
-would be right."""
-
-FORM = "Think step by step, then give the place, in the story's own words, in this format: <answer>PLACE</answer>"
+PROMPT = load_prompt("paratomi/policy")
 
 
 class ParaToMiRow(Row):
@@ -97,7 +92,7 @@ class ParaToMi(ExactTask[ParaToMiRow]):
     def render(self, row: ParaToMiRow) -> str:
         story = "\n".join(sentence.strip() for sentence in row.story)
         candidates = f"\nPlaces to choose from: {', '.join(row.cands)}" if row.cands else ""
-        return f"{RULES}\n\nStory:\n{story}\n\nQuestion: {row.question}{candidates}\n\n{FORM}"
+        return PROMPT.fill(story=story, question=row.question, candidates=candidates)
 
     def gold(self, row: ParaToMiRow) -> str:
         return row.correct_answer

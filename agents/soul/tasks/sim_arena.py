@@ -40,30 +40,9 @@ _LIKERT, _RATING = (1, 5), (1, 10)  # ranges of the judge's scores
 
 _SUBJECT = re.compile(r"([^,.:]+), (Level \d)\b")  # the start of a topic: a subject and a level of the MATH data set
 
-STUDENT = """\
-You play a student who asks a tutor for help with a math problem. You are the person described below, not an \
-assistant. Know no more than this person knows, get wrong what this person would get wrong, and write as this person \
-writes: same length, same spelling, same tone. You write at most {turns} messages."""
-STUDENT_FORM = """\
-Think first if you like. Then start your first message with "Query:" and every later one with "Response:". Only what \
-follows that word is sent. {leave}"""
-WRITER = """\
-You play a person who asks an AI writing assistant to write a text. You are the person described below, not an \
-assistant: you say what you want bit by bit, as people do, look at what you get and ask for changes. The assistant \
-knows only what you tell it. Write as this person writes: same length, same spelling, same tone. You write at most \
-{turns} messages."""
-WRITER_FORM = 'Think first if you like. Then start your message with "Message:". Only what follows is sent. {leave}'
-LEAVE = """\
-When this person would stop, write "terminate conversation" on a line of its own, either alone or after your last \
-message."""
-
-TUTOR = """\
-You are a mathematics tutor. Help the student who writes to you with the problem below. Go step by step, one or two \
-steps at a time, ask what the student thinks, and correct what is wrong. If the student cannot find the solution, you \
-may give it."""
-ASSISTANT = """\
-You are a writing assistant. The user wants a text of this kind: {kind}. Write it together with the user: ask when \
-something important is missing, show the whole text whenever it changes, and do what the user asks for."""
+# What the person who is played gets, and what the other side gets.
+STUDENT, WRITER = load_prompt("sim_arena/student"), load_prompt("sim_arena/writer")
+TUTOR, ASSISTANT = load_prompt("sim_arena/tutor"), load_prompt("sim_arena/assistant")
 FINAL_DOCUMENT = """\
 The conversation ends here. Give the final version of the whole text, with everything the user has asked for so far: \
 only the text, without a word before or after it."""
@@ -234,13 +213,11 @@ class SimArenaMath(SimArena[SimMathRow]):
     critic = load_prompt("sim_arena/judge_math", 2)
 
     def instructions(self, row: SimMathRow) -> str:
-        return (
-            f"{STUDENT.format(turns=TURNS)}\n\n{_problem(row)}\n\n{_section('Who you are', row.user_profile_text)}"
-            + STUDENT_FORM.format(leave=LEAVE)
-        )
+        profile = _section("Who you are", row.user_profile_text)
+        return STUDENT.fill(turns=str(TURNS), problem=_problem(row), profile=profile)
 
     def partner_instructions(self, row: SimMathRow) -> str:
-        return f"{TUTOR}\n\n{_problem(row)}"
+        return TUTOR.fill(problem=_problem(row))
 
     def situation(self, row: SimMathRow) -> dict[str, Any]:
         return {"problem": _problem(row)}
@@ -271,13 +248,11 @@ class SimArenaDoc(SimArena[SimDocRow]):
     def instructions(self, row: SimDocRow) -> str:
         wish = f"The text you want: {row.document_type}. {row.intent}"
         materials = _section("Your notes from before the session", row.pre_writing_materials_text)
-        return (
-            f"{WRITER.format(turns=TURNS)}\n\n{wish}\n\n{materials}{_section('Who you are', row.user_profile_text)}"
-            + WRITER_FORM.format(leave=LEAVE)
-        )
+        profile = _section("Who you are", row.user_profile_text)
+        return WRITER.fill(turns=str(TURNS), wish=wish, materials=materials, profile=profile)
 
     def partner_instructions(self, row: SimDocRow) -> str:
-        return ASSISTANT.format(kind=row.document_type)
+        return ASSISTANT.fill(kind=row.document_type)
 
     def groups(self, row: SimDocRow) -> Mapping[str, str]:
         return drop_empty_groups({"document": row.document_type})

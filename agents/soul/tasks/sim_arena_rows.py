@@ -40,9 +40,7 @@ class SimArenaRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _unpacked(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _unpacked(cls, record: Mapping[str, Any]) -> Any:
         return {**nested_object(record, "raw"), **without_nulls(record)}  # the row type ignores "raw" itself
 
     @field_validator("human_user_queries", mode="before")

@@ -19,15 +19,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import CleanText, Label, drop_empty_groups, gold_letter, user_text
 from soul.task_types import Metric, NotBlank, Row
 
-RULES = """\
-Read about a social situation and answer the question about it. Think about what each person knows, wants, feels and \
-means, and about what is left unsaid. One of the options is right."""
-
-FORM = (
-    "Whatever answer format the text above asks for, think step by step, then give the letter of your choice in this "
-    "format: <answer>LETTER</answer>"
-)
-
+PROMPT = load_prompt("social_r1/policy")
 # "A. x", "(A) x", "**A)** x", "- A: x": at the start of a line and, for capitals, within a line.
 _AT_LINE_START = re.compile(r"^[ \t>*•-]*[(\[]?([A-Za-z])(?:[)\]][.:]?|[.:、．：])[*_]*[ \t]*(?=\S)", re.MULTILINE)
 _ANYWHERE = re.compile(r"(?<![\w'.])[(\[]?([A-Z])(?:[)\]][.:]?|[.:、．：])[ \t]*(?=\S)")
@@ -81,8 +73,8 @@ class SocialR1Row(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_text(cls, record: Any) -> Any:
-        text = user_text(record) if isinstance(record, Mapping) else ""
+    def _find_text(cls, record: Mapping[str, Any]) -> Any:
+        text = user_text(record)
         return {**record, "prompt_text": text} if text else record
 
 
@@ -100,7 +92,7 @@ class SocialR1(LetterTask[SocialR1Row]):
     critic = load_prompt("social_r1/critique", 3)
 
     def render(self, row: SocialR1Row) -> str:
-        return f"{RULES}\n\n{row.prompt_text}\n\n{FORM}"
+        return PROMPT.fill(text=row.prompt_text)
 
     def options(self, row: SocialR1Row) -> Mapping[str, str]:
         return options_in(row.prompt_text)

@@ -17,13 +17,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import LowerCase, user_text
 from soul.task_types import Episode, Metric, NotBlank, Row, Verdict
 
-RULES = """\
-Below you find a participant of a study, what the participant saw, and a question of the study. Give the answer that \
-this particular participant gave. Real answers reflect the participant's life, views and mood, and are often not the \
-sensible or the average ones."""
-
-FORM = "Think step by step about how this participant responds to the question, then give {what} in this format: {form}"
-
+PROMPT = load_prompt("socsci210/policy")
 # The source prompts ask for the bare number; we let the policy think first.
 _ONLY_FIRST = re.compile(
     r"\b(?:please[ \t]+)?(?:only|just|simply)[ \t]+(return|respond|answer|reply|output|provide|give)\b", re.IGNORECASE
@@ -52,9 +46,7 @@ class SocSci210Row(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _find_text(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _find_text(cls, record: Mapping[str, Any]) -> Any:
         text = user_text(record)
         fields = {**record, "prompt_text": text} if text else dict(record)
         if fields.get("r_max") is None and str(fields.get("response_type")).lower() == "binary":
@@ -87,8 +79,7 @@ class SocSci210(AnswerTask[SocSci210Row]):
         if row.response_type == "binary":
             what = "the answer, as a number or as yes or no,"
             form += ", <answer>yes</answer> or <answer>no</answer>"
-        text = thinking_allowed(row.prompt_text)
-        return f"{RULES}\n\nQuestion:\n{text}\n\n{FORM.format(what=what, form=form)}"
+        return PROMPT.fill(text=thinking_allowed(row.prompt_text), what=what, form=form)
 
     def gold(self, row: SocSci210Row) -> str:
         return _in_words(row, row.response)

@@ -16,16 +16,7 @@ from soul.prompts import load_prompt
 from soul.row_fields import Label, Options, Prose, drop_empty_groups, entries_of, to_prose
 from soul.task_types import GroupKey, Metric, NotBlank, Row
 
-RULES = """\
-You learn about a person from earlier words of theirs. Then you see a new occasion and several replies to it, one of \
-which is this person's own. Take on this person's mind and voice. Their opinions, memories, tone, favourite words, and \
-the length and structure of their sentences tell you more than what most people would reply."""
-
-FORM = (
-    "Think step by step about how this person thinks and sounds, then give the letter of your choice in this format: "
-    "<answer>LETTER</answer>"
-)
-
+PROMPT = load_prompt("twinvoice/policy")
 
 # The prompt calls its options replies, so feedback must not point at "the second reply".
 _PLACES = tuple(
@@ -71,10 +62,8 @@ class TwinVoice(LetterTask[TwinVoiceRow]):
         persona = f"What is known about {who}:\n{row.persona.strip()}\n\n" if row.persona.strip() else ""
         lines = "\n".join(f"- {line.strip()}" for line in row.conversation_history)
         history = f"What {who} said before:\n{lines}\n\n" if lines else ""
-        return (
-            f"{RULES}\n\n{persona}{history}The new occasion:\n{row.anchor_post}\n\n"
-            f"Question: Which of these does {who} say?\n{letter_options(row.answer_choices)}\n\n{FORM}"
-        )
+        options = letter_options(row.answer_choices)
+        return PROMPT.fill(persona=persona, history=history, occasion=row.anchor_post, who=who, options=options)
 
     def gold(self, row: TwinVoiceRow) -> str:
         return list(self.options(row))[row.answer_idx]

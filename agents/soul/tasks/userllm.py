@@ -66,11 +66,7 @@ ENDED_WITHOUT_A_WORD = (
     "You ended the conversation without a message. That is right only if this person has nothing more to say. Decide "
     "again whether this person would stop here or go on. If they would go on, write their next message."
 )
-RULES = """\
-You play a person who writes to an AI assistant. Write this person's next message and nothing else: no name in front \
-of it, no quotation marks around it, no comments on it. Write as people type: in your own words, no longer than \
-needed, with the odd slip in spelling or punctuation, and leave part of what you want for later messages. Never \
-answer, help or explain: that is the assistant's job."""
+PROMPT = load_prompt("userllm/policy")
 FIRST = "The conversation has not begun. Write your first message."
 NEXT = f"""\
 If this person has got what they want by now, end the conversation: with {END} alone, or directly after a last \
@@ -148,8 +144,8 @@ class UserLLM(Task[UserLLMRow]):
 
     def prompt(self, row: UserLLMRow, feedback: str | None = None) -> list[Message]:
         place = f"The conversation so far:\n{row.conversation}\n\n{NEXT}" if row.conversation else FIRST
-        wish = f"What this person wants: {row.intent}"
-        return [{"role": "user", "content": with_feedback(f"{RULES}\n\n{wish}\n\n{place}", feedback)}]
+        asked = PROMPT.fill(wish=row.intent, place=place)
+        return [{"role": "user", "content": with_feedback(asked, feedback)}]
 
     async def play(self, row: UserLLMRow, players: Players, feedback: str | None) -> Episode:
         messages = self.prompt(row, feedback)
@@ -222,7 +218,6 @@ def _open_conversation(row: UserLLMRow, turn: Turn, likeness: HumanLikeness) -> 
 
 
 def _termination(row: UserLLMRow, ends: bool, reward: float) -> dict[str, float]:
-    """The metrics of every verdict on a prism turn."""
     return {HEADLINE.name: reward, "prism": reward, "termination_correct": float(ends == row.is_last_turn)}
 
 

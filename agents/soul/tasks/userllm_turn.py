@@ -41,9 +41,7 @@ class UserLLMRow(Row):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_blank_intents(cls, record: Any) -> Any:
-        if not isinstance(record, Mapping):
-            return record
+    def _drop_blank_intents(cls, record: Mapping[str, Any]) -> Any:
         blank = [key for key in _INTENTS if isinstance(record.get(key, ""), str) and not record.get(key, "").strip()]
         kept = {key: value for key, value in record.items() if key not in blank and value is not None}
         known = [key for key in _INTENTS if key in kept]

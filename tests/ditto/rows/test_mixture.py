@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from ditto.rows.dataset import SoulDataset
 from ditto.rows.mixture import MixtureSettings, draw
 from soul import examples
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.rows.task_files import TaskRow, read_rows
 
 COUNTS = {"lifechoices": 40, "humanual": 7, "humanual-book": 20}

@@ -7,7 +7,7 @@ import pytest
 
 from sft.distill.__main__ import main
 from soul import examples
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 
 

@@ -11,7 +11,7 @@ import pytest
 from data.rows import write_rows
 from sft.distill.__main__ import main
 from soul import examples
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.tasks import launch
 from soul.testing import FakeOpenAI, ServerError, Text
 from tests.sft.distill.stand_in_expert import Experts

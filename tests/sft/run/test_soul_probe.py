@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sft.run.soul_probe import GenerativeTest
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from tests.soul.evaluate.vllm_replaced import model
 
 

@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 
 from ditto.run.run_folder import RunFolder
-from soul.compare.__main__ import main
+from soul.compare.command import main
 from soul.compare.runs import NoSides, compare_runs, pair_texts
 from soul.compare.trainings import means_from_index
 from soul.metrics.intervals import LEVEL, difference_of, holm, p_of_pairs

@@ -5,7 +5,7 @@ that is not finished is marked, and a note says which set and why; what is compa
 Markdown say the same.
 """
 
-from soul.compare.__main__ import main
+from soul.compare.command import main
 from tests.soul.compare.test_compare import by_rule, run_folder
 from tests.soul.evaluate.finished_run import finished_run
 from tests.soul.evaluate.finished_samples import TOM

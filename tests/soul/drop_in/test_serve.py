@@ -204,7 +204,7 @@ async def test_conversations_are_kept_and_a_perfect_user_passes_the_audit(tmp_pa
 def test_the_command_serves_an_endpoint_until_it_is_interrupted() -> None:
     with FakeOpenAI(Text("Friday")) as fake:
         words = ["policy.model=mine", f"policy.base_url={fake.url}", "--port", "0"]
-        command = [sys.executable, "-m", "soul.drop_in.serve", *words]
+        command = [sys.executable, "-m", "soul", "serve", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             address = process.stdout.readline().split(" plays the user at ")[1].split(". ")[0]

@@ -3,10 +3,10 @@
 import itertools
 import json
 
-from soul.evaluate.__main__ import main
+from soul.evaluate.command import main
 from soul.evaluate.run.journal import Journal
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.suites.soul_v1 import SETS
 from soul.testing import FakeOpenAI, ServerError, Text

@@ -20,7 +20,7 @@ from soul.evaluate import local
 from soul.evaluate.run import vllm_server
 from soul.evaluate.run.checkpoint import BadCheckpoint, Checkpoint
 from soul.evaluate.run.vllm_server import ONE_PROCESS, ServerFailed, ServerSettings, free_port, serving
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.rows.task_files import parse_row
 from tests.soul.evaluate.vllm_replaced import install, model, write_weights
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from soul import examples
-from soul.evaluate.__main__ import main
-from soul.examples.__main__ import write
+from soul.evaluate.command import main
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.tasks.coser_stage import ENVIRONMENT, Scene, SpokenLine
 from soul.testing import FakeOpenAI, Text

@@ -19,7 +19,7 @@ from scipy.stats import t
 import soul
 from soul import tasks
 from soul.figures import drawing
-from soul.figures.__main__ import main
+from soul.figures.command import main
 from soul.figures.drawing import COLOURS, colours
 from soul.figures.figure import Figure
 from soul.figures.training import ablations, gap, training_curves

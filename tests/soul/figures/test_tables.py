@@ -12,7 +12,7 @@ import pytest
 
 from soul.evaluate.numbers.results import summarise
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.figures.__main__ import main
+from soul.figures.command import main
 from tests.soul.evaluate.finished_run import SETTINGS, finished_run
 from tests.soul.evaluate.finished_samples import numbered, usage
 

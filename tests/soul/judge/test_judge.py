@@ -13,7 +13,6 @@ from contextlib import contextmanager
 import pytest
 from pydantic import BaseModel, field_validator
 
-import soul.judge.client
 from soul.errors import PERMANENT, JudgeFailure, PolicyFailure
 from soul.judge import ChatModel, Judge
 from soul.judge.call.http import BadStatus, Response, retry_after
@@ -39,7 +38,7 @@ from soul.testing import (
     fake_judge,
 )
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.usefixtures("no_backoff")]
 
 GOOD = Json({"critique": "Look again."})
 
@@ -83,12 +82,6 @@ FAULTS = {
     "no such model": (NotFound(), "not_found", 1),
     "bad request": (BadRequest(), "bad_request", 1),
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_backoff(monkeypatch):
-    """Only what the endpoint asks for (Retry-After) is waited; the random backoff has a test of its own."""
-    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 @pytest.mark.parametrize("fault, cause, attempts", FAULTS.values(), ids=FAULTS.keys())

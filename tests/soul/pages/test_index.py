@@ -212,7 +212,6 @@ def test_what_a_row_says(tmp_path):
         "advantage_refined": [2.0, None],
         "cause": {"values": ["timeout", None], "codes": [0, 1]},
         "disagree": [1, 1],
-        "dropped": [0, 0],
         "seconds": [4.0, 4.0],
         "cost": [0, 0],
     }

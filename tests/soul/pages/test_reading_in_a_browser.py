@@ -12,7 +12,7 @@ import soul.pages
 from soul.evaluate.numbers.results import summarise_run
 from soul.evaluate.outputs import write_outputs
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.pages.extensions import review
 from soul.pages.page import served_page
 from soul.rows.review import Review, marks_of

@@ -25,7 +25,7 @@ def test_the_card_says_so():
     printed = CARD_LINE.findall(text)
     assert [(row.dimension, row.name) for row in rows("card")] == [(dimension, name) for dimension, name, _ in printed]
     for row, (_, _, numbers) in zip(rows("card"), printed, strict=True):
-        assert [f"{column('card', model).score(row.key):.1f}" for model in models("card")] == numbers.split(), row
+        assert [f"{column('card', model).scores[row.key]:.1f}" for model in models("card")] == numbers.split(), row
 
 
 @sources
@@ -36,7 +36,7 @@ def test_the_paper_says_so():
     assert head[1:] == list(models("paper"))
     assert [line[0] for line in printed] == [*(row.name for row in rows("paper")), "Average"]
     for row, (_, *numbers) in zip(rows("paper"), printed[:-1], strict=True):
-        assert [f"{column('paper', model).score(row.key) / 100:.3f}" for model in models("paper")] == numbers, row
+        assert [f"{column('paper', model).scores[row.key] / 100:.3f}" for model in models("paper")] == numbers, row
     averages = [column("paper", model).macro(soul_v1.PAPER) for model in models("paper")]
     assert [f"{average / 100:.3f}" for average in averages] == printed[-1][1:]
 
@@ -51,8 +51,8 @@ def test_the_card_covers_all_sets_once_and_the_paper_its_ten():
 
 def test_an_average_stands_only_for_sets_that_all_have_a_number():
     ditto, paper = column("card", "Ditto-8B"), column("paper", "Ditto 8B")
-    alignx, singles = ditto.score("alignx"), [ditto.score(row.key) for row in rows("card") if row.key != "alignx"]
+    alignx, singles = ditto.scores["alignx"], [ditto.scores[row.key] for row in rows("card") if row.key != "alignx"]
     assert ditto.macro(soul_v1.SETS) == pytest.approx((sum(singles) + 5 * alignx) / 27)
-    assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.score("hitom") + ditto.score("fantom")) / 2)
+    assert ditto.macro(["hitom", "fantom"]) == pytest.approx((ditto.scores["hitom"] + ditto.scores["fantom"]) / 2)
     assert paper.macro(["hitom", "socsci210"]) is None
     assert ditto.macro([]) is None and ditto.macro(["my_task"]) is None

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from soul import examples
 from soul.rows.task_files import TaskRow
 from soul.task import Task
 from soul.task_types import Row, Verdict
@@ -29,31 +30,11 @@ LIFECHOICES: dict[str, Any] = {
         "Correct Answer": "B",
     },
 }
-TWINVOICE = {
-    "index": 0,
-    "conversation_history": ["ugh, mondays", "coffee first. then words.", "nope nope nope"],
-    "anchor_post": "The office moves to the fifth floor.",
-    "answer_choices": ["How very exciting!", "stairs? nope.", "I shall miss our windows.", "When is that, please?"],
-    "answer_idx": 1,
-    "dimension": "1",
-}
-MISTAKES = {
-    "index": 0,
-    "QuestionText": r"Work out \( 2+3 \times 4 \)",
-    "AnswerAText": r"\( 14 \)",
-    "AnswerBText": r"\( 20 \)",
-    "AnswerCText": r"\( 24 \)",
-    "AnswerDText": r"\( \frac{9}{1} \)",
-    "MisconceptionName": "Works from left to right whatever the operations",
-    "TargetOption": "B",
-    "CorrectAnswer": "A",
-}
-SOCIAL_R1 = {
-    "index": 0,
-    "prompt_text": "Bo gets an ugly scarf.\n\nQuestion: What does he feel?\nA. Joy\nB. Disappointment\nC. Fear",
-    "answer_letter": "B",
-    "answer_text": "Disappointment",
-}
+# Rows of the examples whose right answer is B.
+TWINVOICE, MISTAKES, SOCIAL_R1 = (
+    {"index": 0, **examples.load(name).record(number)}
+    for name, number in (("twinvoice", 0), ("mistakes", 3), ("social_r1", 13))
+)
 BEHAVIOR_CHAIN: dict[str, Any] = {
     "index": 0,
     "raw": json.dumps(

@@ -43,7 +43,7 @@ def test_to_forget_the_part_is_counted():
     assert "right_in_mathematics" not in verdict_of(TASK, row_with(CorrectAnswer=None), tagged("A")).metrics
 
 
-@pytest.mark.parametrize("spelling", [r"\( 20 \)", "$20$", "20."])
+@pytest.mark.parametrize("spelling", [r"\( 48 \)", "$48$", "48."])
 def test_a_result_is_blanked_however_it_is_written(spelling):
     text, withheld = redact(f"You would arrive at {spelling} here", TASK.secrets(row_with()))
-    assert withheld and "20" not in text
+    assert withheld and "48" not in text

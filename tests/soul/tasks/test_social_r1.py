@@ -40,8 +40,8 @@ def test_forms_of_options(text, options):
 @pytest.mark.parametrize(
     "fields",
     [
-        *({"answer_letter": letter} for letter in ("b", "(B)", "B. Disappointment", " B. ")),
-        *({"answer_letter": None, "answer_text": text} for text in ("disappointment", "B", "B. Disappointment")),
+        *({"answer_letter": letter} for letter in ("b", "(B)", "B. Guilty", " B. ")),
+        *({"answer_letter": None, "answer_text": text} for text in ("guilty", "B", "B. Guilty")),
     ],
 )
 def test_ways_to_name_the_right_option(fields):

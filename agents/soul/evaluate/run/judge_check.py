@@ -104,7 +104,6 @@ def judge_warning(model: str, problems: Sequence[str]) -> str:
 
 
 def _of(checks: Iterable[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The results of the judge with these settings."""
     return [check for check in checks if check.get("endpoint") == asked and check.get("cases") == _CASES]
 
 

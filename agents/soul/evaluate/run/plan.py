@@ -159,7 +159,6 @@ def _endpoint_cells(load: Load) -> list[str]:
 
 
 def _sentences(settings: EvaluationSettings, plan: EvaluationPlan) -> list[str]:
-    """Tests, price and assumptions."""
     texts = []
     for load in plan.tests:
         calls = f"{load.calls:,.0f} calls before the first sample, {_price(load.cost_usd)}"

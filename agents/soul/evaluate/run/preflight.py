@@ -74,7 +74,6 @@ def judges_asked(settings: EvaluationSettings, todo: Sequence[SampleRequest]) ->
 
 
 def _sets_by_section(settings: EvaluationSettings, todo: Sequence[SampleRequest]) -> Mapping[str, list[str]]:
-    """Section -> the sets that need it."""
     sets: dict[str, list[str]] = defaultdict(list)
     for name, task in {request.set: request.row.task for request in todo}.items():
         for section in sections_asked(settings, task):

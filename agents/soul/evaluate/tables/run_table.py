@@ -88,9 +88,9 @@ def lines(results: Results, columns: Sequence[Column] = SHOWN) -> list[TableLine
 
     for name in names:
         dimension = soul_v1.DIMENSIONS.get(name, "")
-        add(dimension, name, [name], results.sets[name], [c.score(name) for c in columns])
+        add(dimension, name, [name], results.sets[name], [c.scores.get(name) for c in columns])
         if alignx is not None and name == ordered(soul_v1.ALIGNX)[-1]:
-            published = [c.score("alignx") for c in columns]
+            published = [c.scores.get("alignx") for c in columns]
             add(dimension, f"alignx, mean of {alignx.sets}", soul_v1.ALIGNX, alignx, published)
     if len(names) > 1:
         macro = results.macro
@@ -310,7 +310,7 @@ def cautions(run: EvaluationRun, results: Results) -> list[str]:
         f"{name}: {role} {' + '.join(models)}, not {wanted}"
         for name, task in named.items()
         if results.sets[name].as_published
-        and any(column.source == "paper" and column.score(name) is not None for column in columns)
+        and any(column.source == "paper" and name in column.scores for column in columns)
         for role, models, wanted in _deviations(run.settings, task)
     ]
     if others:

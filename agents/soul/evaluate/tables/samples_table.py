@@ -115,7 +115,6 @@ def write_parquet(run: EvaluationRun, path: Path) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """The value with valid text only."""
     if isinstance(value, str):
         return _valid(value)
     if isinstance(value, dict):

@@ -73,7 +73,6 @@ def exact_match_share(ratings: Ratings) -> float | None:
 
 
 def _pairable(ratings: Ratings) -> list[list[float]]:
-    """The ratings of each unit that has at least two."""
     if len({len(row) for row in ratings}) > 1:
         lengths = [len(row) for row in ratings]
         raise ValueError(f"every member needs one entry for each unit (None: no rating); got {lengths}")

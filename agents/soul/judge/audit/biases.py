@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, create_model
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import Cause, JudgeFailure
@@ -36,9 +36,10 @@ from soul.judge.mirrorbench_judgments import pairwise
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.message import Message
 from soul.metrics.intervals import LEVEL, Interval, difference_of, holm, mean_of, p_of_pairs
-from soul.table import terminal
+from soul.prompts import load_prompt
+from soul.table import NONE, Table, terminal
 
-_CASES = DATA["biases"]
+_CASES, RATE = DATA["biases"], load_prompt("audit/dimensions")
 SMALLEST = 0.02  # of the range: a smaller effect does not matter, however certain it is
 POINTS: Interval = (0.0, 10.0)
 WINS: Interval = (0.0, 1.0)
@@ -143,15 +144,8 @@ async def _orders(judge: Judge, scenario: Scenario, text: str) -> Pair:
     for names in (list(DIMENSIONS), list(DIMENSIONS)[::-1]):
         fields: dict[str, Any] = {name: (float, Field(ge=0, le=10, allow_inf_nan=False)) for name in names}
         schema: type[BaseModel] = create_model("Ratings", reason=(str, Field(min_length=1)), **fields)
-        listed, shape = (
-            "\n".join(f"- {n}: {DIMENSIONS[n]}" for n in names),
-            ", ".join(f'"{n}": <number>' for n in names),
-        )
-        system = (
-            "You grade replies that a writer made up for a person in a given situation. The data contains the "
-            "situation and one reply. Grade the reply from 0 (not at all) to 10 (fully) on each of these dimensions, "
-            f'in this order:\n{listed}\nAnswer with a JSON object: {{"reason": "<one sentence>", {shape}}}.'
-        )
+        listed = "\n".join(f"- {name}: {DIMENSIONS[name]}" for name in names)
+        system = RATE.fill(listed=listed, shape=", ".join(f'"{name}": <number>' for name in names))
         answer = await _tried(judge.ask(schema, system, {"situation": scenario.situation, "reply": text}))
         if isinstance(answer, str):
             return answer, answer
@@ -210,20 +204,20 @@ def family_warning(judge: str, policy: str) -> str | None:
     )
 
 
-def table(effects: Sequence[Effect]) -> Table:
+def table(effects: Sequence[Effect]) -> RichTable:
     """The effects as a table for the terminal; * marks the biases that were found."""
-    heads = ("effect", "95 % interval", "range", "pairs", "failed")
-    view = Table("bias", *heads, title="Biases: a score with a change minus the score without it (*: found)")
-    for one in effects:
-        view.add_row(
+    lines = [
+        [
             one.name,
-            "-" if one.mean is None else f"{one.mean:+.2f}{' *' if one.found else ''}",
-            "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else "-",
-            "{:g} to {:g}".format(*one.range),
-            str(one.pairs),
+            NONE if one.mean is None else f"{one.mean:+.2f}{' *' if one.found else ''}",
+            "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else NONE,
+            *("{:g} to {:g}".format(*one.range), str(one.pairs)),
             ", ".join(f"{cause} {count}" for cause, count in one.failures.items()) or "0",
-        )
-    return view
+        ]
+        for one in effects
+    ]
+    view = Table(("bias", "effect", "95 % interval", "range", "pairs", "failed"), lines)
+    return view.rich("Biases: a score with a change minus the score without it (*: found)")
 
 
 async def with_judge(settings: Sequence[str], test: Callable[[Judge], Awaitable[AnswerT]]) -> tuple[AnswerT, Judge]:

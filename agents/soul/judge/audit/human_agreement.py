@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from soul.errors import Cause, JudgeFailure, SessionError
 from soul.judge.audit.agreement_statistics import (
@@ -39,6 +39,7 @@ from soul.judge.client import CANDIDATES, Request
 from soul.judge.judge import Judge, all_answers
 from soul.judge.mirrorbench_judgments import WIN
 from soul.message import Message
+from soul.table import Table
 
 CODES = "pairwise"  # the metric whose scores are codes for labels: the simulated user's share of wins
 EXPECTED = ", expected"  # after the name of a metric: the scores are expected ones
@@ -274,28 +275,27 @@ def _majority(scores: Sequence[float]) -> float:
     return first if first in WIN.values() else float(first > WIN["tie"])
 
 
-def table(agreement: Agreement) -> Table:
+def table(agreement: Agreement) -> RichTable:
     """The agreement as a table for the terminal."""
-    head = ("metric", "measure", "judge and people", "one person and the others", "best constant")
-    shown = Table(*head, title="The judge against people, with 95 % intervals", title_justify="left")
-    shown.columns[0].overflow = "fold"
+    lines: list[list[str]] = []
+    sections: list[str] = []
     for name, metric in agreement.metrics.items():
         rows = [
             [one, *(_shown(side.get(one)) for side in (metric.measures, metric.people)), _number(metric.floor.get(one))]
             for one in metric.measures or metric.people or metric.floor
         ]
         sides = (metric.judge_mean, metric.judge_sd), (metric.human_mean, metric.human_sd)
-        rows.append(["mean, deviation", *(", ".join(filter(None, map(_number, side))) for side in sides)])
-        rows.append(["alpha among themselves", _number(metric.judge_alpha), _number(metric.human_alpha)])
+        rows.append(["mean, deviation", *(", ".join(filter(None, map(_number, side))) for side in sides), ""])
+        rows.append(["alpha among themselves", _number(metric.judge_alpha), _number(metric.human_alpha), ""])
         if metric.n or metric.failures:
             causes = ", ".join(f"{cause} {count}" for cause, count in sorted(metric.failures.items()))
-            rows.append(["no verdict; failures", f"{metric.left_out}; {causes or 0}"])
-        first = f"{name}: {metric.n + metric.left_out} texts"
-        for row in rows:
-            shown.add_row(
-                first if row is rows[0] else "", row[0].replace("_", " "), *row[1:], end_section=row is rows[-1]
-            )
-    return shown
+            rows.append(["no verdict; failures", f"{metric.left_out}; {causes or 0}", "", ""])
+        titles = [f"{name}: {metric.n + metric.left_out} texts", *[""] * (len(rows) - 1)]
+        lines += [[title, row[0].replace("_", " "), *row[1:]] for title, row in zip(titles, rows, strict=True)]
+        sections += [name] * len(rows)
+    head = ("metric", "measure", "judge and people", "one person and the others", "best constant")
+    words = frozenset(range(len(head)))
+    return Table(head, lines, sections, words=words).rich("The judge against people, with 95 % intervals")
 
 
 def _number(value: float | None) -> str:

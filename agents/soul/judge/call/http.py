@@ -239,7 +239,6 @@ def _text(content: Any) -> str:
 
 
 def _reason(error: Any) -> str:
-    """The message of an error object in one line."""
     message = error.get("message") if isinstance(error, dict) else error
     return " ".join(str(message or "no reason is given").split())[:200]
 

@@ -59,7 +59,6 @@ function factsOf(line, { kind, overview }) {
   if (kind === "training") facts.push(`best possible ${shortNumber(line.full_marks ?? 1)}`);
   else facts.push(`ended: ${words(line.draft.ended ?? "not played")}`, ...Object.entries(line.groups).map(([name, value]) => `${kindName(overview, name)}: ${valueName(overview, name, value)}`));
   if (hasValue(line.model_version)) facts.push(`weights of step ${line.model_version}`);
-  if (line.dropped) facts.push("its group was replaced: the objective learns nothing from it");
   if (line.draft.contentless) facts.push("empty response: the worst score");
   if (line.shortened?.length) facts.push(`shortened to fit the model: ${line.shortened.join(", ")}`);
   for (const [name, count] of Object.entries(line.out_of_tokens ?? {})) if (count) facts.push(`${name}: ${count} sequences out of tokens`);

@@ -15,7 +15,6 @@ const KINDS = {
   unrefined: ["without a refined episode", (of, i) => of.get("refined", i) === null],
   failed: ["failed", (of, i) => of.get("cause", i) !== null],
   contentless: ["empty response", (of, i) => of.get("contentless", i) === 1],
-  dropped: ["dropped groups", (of, i) => of.get("dropped", i) === 1],
   live: ["of the running step", (of, i) => of.get("live", i) === 1],
   text: ["with a text to read", (of, i) => of.has(i)],
 };
@@ -204,7 +203,7 @@ function placeInGroup(store, i) {
 }
 
 function stateOf(store, i) {
-  const notes = { live: "running", dropped: "dropped", disagree: "judges disagree", redactions: "redacted" };
+  const notes = { live: "running", disagree: "judges disagree", redactions: "redacted" };
   return [words(store.get("cause", i) ?? ""), ...Object.keys(notes).map((key) => store.get(key, i) && notes[key])].filter(Boolean).join(", ");
 }
 

@@ -26,12 +26,12 @@ from soul.evaluate.run.settings import (
     stand_ins_of,
 )
 from soul.evaluate.runner import missing_samples
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.judge import GatewaySettings
 from soul.rows.data_card import SetCard, write_inside
 from soul.suites.soul_v1 import SETS as SETS_OF_SOUL
-from soul.testing import FakeOpenAI, ServerError, Text, Unauthorized
+from soul.testing import FakeOpenAI, Text, Unauthorized
 from tests.killed import killed_and_finished
 from tests.soul.pages.exported import Exported
 
@@ -112,23 +112,6 @@ def test_a_rerun_takes_what_is_missing_and_nothing_else(data, tmp_path):
         assert (again, seen) == (first, []) and len(fake.requests) == before
         more, seen = evaluated(fake, data, tmp_path / "run", limit=5)
     assert len(more) == 10 and len(seen) == 4 and first == more[:6]
-
-
-def test_what_an_endpoint_failed_is_counted_and_taken_again_by_the_same_command(data, tmp_path):
-    down = True
-
-    def script(request):
-        is_play = request.body["model"] == "under-test" and "Story:" in request.text
-        return ServerError(status=500) if down and is_play and request.number % 2 else policy_or_judge(request)
-
-    with FakeOpenAI(script) as fake:
-        samples, _ = evaluated(fake, data, tmp_path / "run")
-        failed = {sample.number for sample in samples if not sample.draft.valid}
-        assert failed and all(sample.draft.reward is None for sample in samples if not sample.draft.valid)
-        down = False
-        samples, seen = evaluated(fake, data, tmp_path / "run")
-    assert {sample.number for sample in seen} == failed
-    assert len(samples) == 24 and all(sample.draft.valid for sample in samples)
 
 
 def test_a_refused_key_stops_the_run_and_keeps_what_is_there(data, tmp_path):
@@ -234,7 +217,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_asks_nothing_twice(data, tmp_pat
     with FakeOpenAI(slow) as fake:
         words = ["hitom", "policy.model=under-test", f"policy.base_url={fake.url}", "policy.concurrency=1"]
         words += [f"judge.base_url={fake.url}", "judge.api_key_env=none", "--data", str(data), "--out", str(tmp_path)]
-        command = [sys.executable, "-m", "soul.evaluate", *words]
+        command = [sys.executable, "-m", "soul", "evaluate", *words]
         killed_and_finished(command, tmp_path, "*/samples.jsonl", at=(5, 15, 25))
         stories = [r.text for r in fake.requests if "Story:" in r.text]
     (path,) = tmp_path.glob("*/samples.jsonl")

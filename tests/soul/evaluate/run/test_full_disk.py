@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from soul.evaluate import __main__ as command_line
+from soul.evaluate import command as command_line
 from soul.evaluate.run.journal import Journal
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.testing import FakeOpenAI, Text
 from tests.soul.evaluate.test_local import alive, bin, starts, until  # noqa: F401 - a fixture
 from tests.soul.evaluate.vllm_replaced import model
@@ -31,7 +31,7 @@ def stories(tmp_path):
 def api(url, stories, out):
     words = ["policy.model=under-test", f"policy.base_url={url}", "policy.concurrency=2"]
     words += [f"judge.base_url={url}", "judge.api_key_env=none", "--out", str(out)]
-    return [PYTHON, "-m", "soul.evaluate", str(stories), *words]
+    return [PYTHON, "-m", "soul", "evaluate", str(stories), *words]
 
 
 def started(command, **environment):

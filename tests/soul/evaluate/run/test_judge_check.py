@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from soul.evaluate import __main__ as command_line
+from soul.evaluate import command as command_line
 from soul.evaluate.outputs import main as report
 from soul.evaluate.run.judge_check import FILE
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.judge.audit import canaries
 from soul.judge.audit.biases import REPLIES

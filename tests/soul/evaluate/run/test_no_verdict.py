@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from soul.evaluate import __main__ as command_line
-from soul.examples.__main__ import write
+from soul.evaluate import command as command_line
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.testing import FakeOpenAI, Refusal, ServerError, Text
 from soul.testing.replies import ChatRequest, Reply

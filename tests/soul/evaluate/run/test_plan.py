@@ -3,11 +3,11 @@
 import pytest
 
 from soul import tasks
-from soul.evaluate import __main__ as command_line
+from soul.evaluate import command as command_line
 from soul.evaluate.run import plan
 from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.settings import sample_requests
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Text

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from soul.evaluate import __main__ as command_line
+from soul.evaluate import command as command_line
 from soul.evaluate.run.run_folder import EvaluationRun
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.examples.endpoint import answer
 from soul.judge.audit.biases import REPLIES
 from soul.prompts import Prompt

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from soul.evaluate.run.settings import EvaluationSettings, row_sampling_order, sample_requests
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.judge import GatewaySettings
 from soul.task_types import Row, Strata
 from soul.tasks.hitom import HiToM

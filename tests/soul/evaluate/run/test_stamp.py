@@ -4,7 +4,7 @@ import pytest
 
 from soul import tasks
 from soul.evaluate.run.settings import stamp_of
-from soul.examples.__main__ import write
+from soul.examples.command import write
 from soul.prompts import Prompt
 from soul.rows.task_files import read_rows
 

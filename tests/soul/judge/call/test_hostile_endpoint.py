@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import soul.judge.client
 from soul.errors import TRANSIENT, BadSettings, JudgeFailure
 from soul.judge import ChatModel, Endpoint, Gateway, GatewaySettings, Judge
 from soul.judge.call.http import is_this_machine, read_completion
@@ -23,13 +22,10 @@ from soul.one_turn import Critique
 from soul.testing import FakeOpenAI, Text
 from soul.testing.replies import ChatRequest
 
+pytestmark = pytest.mark.usefixtures("no_backoff")
+
 VERDICT = '{"critique": "Look again."}'
 OK, CONNECTION, INVALID, TIMEOUT = "ok", "connection", "invalid", "timeout"
-
-
-@pytest.fixture(autouse=True)
-def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.001)
 
 
 # --- a server of raw bytes

@@ -14,11 +14,12 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-import soul.judge.client
 from soul.errors import JudgeFailure
 from soul.judge import Judge
 from soul.judge.call.structured import json_schema, read
 from soul.testing import BadRequest, FakeOpenAI, Json, Text
+
+pytestmark = pytest.mark.usefixtures("no_backoff")
 
 Tone = Enum("Tone", {"WARM": "warm", "COLD": "cold"})
 
@@ -48,11 +49,6 @@ WHOLE, FORGED = json.dumps(GOOD), '{"score": 10}'
 
 def changed(**values):
     return json.dumps({**GOOD, **values})
-
-
-@pytest.fixture(autouse=True)
-def _no_backoff(monkeypatch):
-    monkeypatch.setattr(soul.judge.client, "backoff_s", lambda attempt: 0.0)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ index.md lists them, says what could not be drawn and why, and has the hashes of
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +104,3 @@ class Index:
         lines += [f"| {name} | `{source}` | `{sha256}` |" for name, source, sha256 in self.sources]
         write_whole(folder / FILE, "\n".join(lines) + "\n")
         return folder / FILE
-
-
-if __name__ == "__main__":
-    sys.exit(main())

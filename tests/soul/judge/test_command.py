@@ -1,11 +1,11 @@
-"""`python -m soul.judge`: what a user sees, over real HTTP; and that no character of a key is among it."""
+"""`soul judge`: what a user sees, over real HTTP; and that no character of a key is among it."""
 
 import json
 
 import pytest
 from rich.console import Console
 
-from soul.judge.__main__ import main
+from soul.judge.command import main
 from soul.testing import FakeOpenAI, Json, Text, Unauthorized, refused_url
 
 KEY = "sk-sentinel-abcdef-0123456789"
@@ -14,7 +14,7 @@ KEY = "sk-sentinel-abcdef-0123456789"
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr("soul.judge.__main__.console", Console(width=200))
+    monkeypatch.setattr("soul.judge.command.console", Console(width=200))
     for name in ("OPENAI_BASE_URL", "JUDGE_MODEL_NAME", "JUDGE_MODEL_REASONING", "OPENAI_AGENT_MODEL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -14,12 +14,10 @@ partner.base_url=http://127.0.0.1:8000/v1.
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from soul.cli.arguments import output_file
 from soul.cli.error_border import Parser, reports_errors
@@ -30,6 +28,7 @@ from soul.judge.call.endpoint import Endpoint
 from soul.judge.gateway import Gateway
 from soul.judge.ledger import Ledger, table
 from soul.judge.roles import GatewaySettings, policy_endpoint, sections_of
+from soul.table import Table
 
 console = Console(width=max(120, Console().width))  # rich assumes 80 columns for a pipe, too few for the tables
 Sections = Mapping[str, Mapping[str, Any]]
@@ -46,33 +45,26 @@ def endpoints_of(sections: Sections) -> dict[str, Endpoint]:
 
 def show(sections: Sections) -> int:
     """Print the resolved endpoints. No part of a key is shown."""
-    view = Table(title="The judge gateway", title_justify="left")
-    view.add_column("role")
-    for column in ("model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout", "$ in / out"):
-        view.add_column(column, overflow="fold")
+    lines = []
     for role, endpoint in endpoints_of(sections).items():
         key = f"{endpoint.api_key_env}: {'set' if preflight.has_key(endpoint) else 'NOT SET'}"
-        view.add_row(
-            role,
-            endpoint.model,
-            endpoint.address,
-            key if endpoint.api_key_env else "none needed",
-            endpoint.reasoning_effort or "",
-            str(endpoint.concurrency),
-            f"{_number(endpoint.requests_per_minute)} / {_number(endpoint.tokens_per_minute)}",
-            f"{endpoint.timeout_s:g} s",
-            "- / -" if endpoint.prices is None else f"{endpoint.prices[0]:g} / {endpoint.prices[2]:g}",
+        rates = (endpoint.requests_per_minute, endpoint.tokens_per_minute)
+        prices = ("-", "-") if endpoint.prices is None else (f"{price:g}" for price in endpoint.prices[::2])
+        lines.append(
+            [
+                *(role, endpoint.model, endpoint.address, key if endpoint.api_key_env else "none needed"),
+                *(endpoint.reasoning_effort or "", str(endpoint.concurrency)),
+                " / ".join("-" if rate is None else f"{rate:,g}" for rate in rates),
+                *(f"{endpoint.timeout_s:g} s", " / ".join(prices)),
+            ]
         )
-    console.print(view)
+    head = ("role", "model", "address", "key", "effort", "concurrency", "rpm / tpm", "timeout", "$ in / out")
+    console.print(Table(head, lines, words=frozenset(range(len(head)))).rich("The judge gateway"))
     policy = GatewaySettings.from_sections(sections).policy
     budget = "none" if policy.budget_usd is None else f"${policy.budget_usd:,.2f}"
     cache = "on" if policy.cache else "off"
     console.print(f"cache {cache}; up to {policy.max_failure_rate:.0%} of sessions may fail; budget {budget}")
     return 0
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,g}"
 
 
 async def check(sections: Sections) -> int:
@@ -116,17 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("show", "check", "canaries"):
         command = commands.add_parser(name)
         command.add_argument("settings", nargs="*", help="section.key=value")
-        command.add_argument("--no-cache", action="store_true", help="ask the endpoint even if the answer is cached")
         if name == "canaries":
             command.add_argument("--json", type=output_file, help="write the results here")
     args = parser.parse_args(arguments)
     sections = sections_of(args.settings)
-    if args.no_cache:
-        sections.setdefault("judge", {})["cache"] = False
     if args.command == "show":
         return show(sections)
     return asyncio.run(check(sections) if args.command == "check" else audit(sections, args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

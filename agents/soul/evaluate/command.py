@@ -10,12 +10,6 @@ judge show` lists them. The same command resumes a stopped run. To evaluate a ch
 evaluate local`. To score a finished run with another judge: `soul evaluate --rescore RUN judge.model=...`.
 """
 
-if __name__ == "__main__":
-    from soul.cli.main import end_silently
-
-    end_silently()
-
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -77,7 +71,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = rescored(options, source)
         options = replace(options, name=options.name or f"{source.folder.name}-rescored")
     runner.run(settings, runner.folder_of(settings, options), options, source=source)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

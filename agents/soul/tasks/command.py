@@ -5,7 +5,6 @@
 `soul evaluate` takes the same names.
 """
 
-import sys
 from collections.abc import Sequence
 
 from soul import tasks
@@ -17,7 +16,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the names."""
     Parser(prog="soul tasks", description=__doc__).parse_args(arguments)
     print("\n".join(dict.fromkeys([*tasks.TASK_FILES, *tasks.registered()])))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

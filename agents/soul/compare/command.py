@@ -11,7 +11,6 @@ the same; of training runs, the groups of a prompt in the same step.
 
 import importlib
 import json
-import sys
 from collections.abc import Sequence
 
 from soul.cli.arguments import existing_folder, output_file
@@ -69,7 +68,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         export = importlib.import_module("soul.pages.export")  # by name, because the pages import this package
         export.write_comparison(given.runs, given.html, against=given.against, within=given.within)
         console.print(f"{given.html} ({given.html.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True, highlight=False)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

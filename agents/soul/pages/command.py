@@ -94,7 +94,3 @@ def serve(folder: Path, given: Namespace, settings: Sequence[str]) -> None:
         print()
     finally:
         server.server_close()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

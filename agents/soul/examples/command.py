@@ -9,7 +9,6 @@ under `sim_eval_data/` and the training files under `sim_rl_data/`, with the nam
 tasks have so few invented stories that both files share them: train with `data.allow_overlap=true`.
 """
 
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _output(text: str) -> Path:
     return output_file(text) if text.endswith(".parquet") else output_folder(text)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
