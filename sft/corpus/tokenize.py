@@ -35,7 +35,7 @@ from sft.run.stop import start_helper
 from soul.errors import SoulError
 from soul.files.disk_writes import guarded_writes
 
-VERSION = 8  # of the file format and of the encoding of rows
+VERSION = 9  # of the file format and of the encoding of rows
 UNIT_ROWS, UNIT_BYTES = 2048, 64 << 20  # rows or bytes that make a unit
 TELL_S = 30.0  # between two log lines
 logger = logging.getLogger(__name__)
