@@ -4,10 +4,10 @@ A builder module says which sources it reads and how their records become rows; 
 output options, the draw, the report and the error border:
 
     BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
-    build, main = BUILDER.build, BUILDER.main
 """
 
 import argparse
+import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -239,6 +239,12 @@ class Builder:
             )
         others = [record for record, name in zip(records, names, strict=True) if name not in drawn]
         return {args.train_out: others, args.val_out: chosen}
+
+
+def builder_of(module: str) -> Builder:
+    """The builder of a module in data/."""
+    builder: Builder = importlib.import_module(f"data.{module}").BUILDER
+    return builder
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Built
+from data.builder_cli import Built, builder_of
 from data.sets import BuildResult, evaluation_file, result_of
 from data.source_folders import SourceMatch
 from data.sources import EVALUATION_SETS
@@ -141,7 +140,7 @@ def build_validation(name: str, build: TrainingBuild, data: Path, seed: int) -> 
     file = tasks.generated_validation_file(tasks.TASK_FILES[name], data)
     file.parent.mkdir(parents=True, exist_ok=True)
     words = [build.command, *build.validation, "--seed", str(seed + 1), "--out", str(file)]
-    built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+    built = builder_of(build.builder).build(words)
     return file, built.files[0].rows
 
 
@@ -170,7 +169,7 @@ class Building(NamedTuple):
             )
 
             def write() -> BuildResult:
-                built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+                built = builder_of(build.builder).build(words)
                 return self._write(name, build, match, words, built, raw)
 
             return result_of(name, write, scratch=f"{scratch}/")

@@ -125,7 +125,7 @@ def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
     with FakeOpenAI(script) as fake:
         models = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         words = ["convert", str(path), "--out", str(tmp_path / "o.parquet"), "--stages", str(tmp_path / "s")]
-        built: Built = twinvoice_train.build([*words, "--models", *models])
+        built: Built = twinvoice_train.BUILDER.build([*words, "--models", *models])
     assert built.notes == ("removed: 1 (lines of the history with the right reply)",)
     (row,) = read_rows([str(tmp_path / "o.parquet")])
     assert len(row.row.conversation_history) == 13
