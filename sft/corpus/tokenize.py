@@ -106,7 +106,7 @@ def _make(file: Path, folder: Path, encoder: RowEncoder) -> None:
                     told = time.monotonic()
                     logger.info("tokenising %s: %s sequences so far", file, f"{counts.sequences:,}")
         os.fsync(sink.fileno())
-    counts.digest, counts.bytes = digest(tokens, list(counts.sources)), tokens.stat().st_size
+    counts.digest, counts.bytes = digest(tokens), tokens.stat().st_size
     counts.write(folder / ABOUT)
     rows, seconds = sum(source.rows for source in counts.sources.values()), time.monotonic() - start
     logger.info("tokenised %s: %s rows, %s rows/s", file, f"{rows:,}", f"{rows / max(seconds, 1e-9):,.0f}")
