@@ -26,10 +26,9 @@ from typing import Any
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from sft.corpus.columns import READ, check_row
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, FEATURES, TOKENS, SequenceWriter, ShardCounts, complete, digest
-from sft.encode.layouts import Layout, find_layout, layout_columns
+from sft.encode.layouts import READ, Layout, check_row, find_layout, layout_columns
 from sft.formats.reading import columns_of, read_batches, records
 from sft.run.stop import start_helper
 from soul.errors import SoulError

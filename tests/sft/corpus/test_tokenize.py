@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sft.corpus import tokenize as tokenising
-from sft.corpus.columns import UnsupportedColumn
 from sft.corpus.row_encoder import EmptyCorpus, RowEncoder
 from sft.corpus.store import SequenceWriter
 from sft.corpus.tokenize import TokenisingFailed
+from sft.encode.layouts import UnsupportedColumn
 from sft.encode.messages import BadConversation
 from sft.encode.sequence import EncodedSequence, TooLong
 from sft.encode.train_roles import UnknownSource
