@@ -11,7 +11,7 @@ from ditto.memory.estimate import GIB
 from ditto.settings import BadConfig
 from sft.config_checks import check_config
 from sft.launch import config_of
-from sft.memory_plan import check_memory
+from sft.preflight import check_memory
 from tests.ditto.memory.qwen3 import saved, text
 
 LONGEST = 24576
