@@ -20,6 +20,7 @@ from data.rows import Record, draw_groups, write_rows
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
+from soul.rows.data_card import ModelCalls
 from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row
 
@@ -29,16 +30,6 @@ Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
 
 class BadSource(SoulError):
     """A source cannot be read, or the options ask for something that it does not hold."""
-
-
-class ModelUse(NamedTuple):
-    """The calls to a model, over all runs of a builder; `usd` is None if the price of a call is unknown."""
-
-    role: str
-    model: str
-    prompt: str
-    calls: int
-    usd: float | None
 
 
 class Rows(NamedTuple):
@@ -60,7 +51,7 @@ class Rows(NamedTuple):
     notes: Sequence[str] = ()
     task: str | None = None
     stands_in: str = ""
-    models: Sequence[ModelUse] = ()
+    models: Sequence[ModelCalls] = ()
     dropped: Sequence[LeftOut] = ()
 
 
@@ -96,7 +87,7 @@ class Built:
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    models: tuple[ModelUse, ...] = ()
+    models: tuple[ModelCalls, ...] = ()
     dropped: tuple[LeftOut, ...] = ()
     stands_in: str = ""
 

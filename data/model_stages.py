@@ -34,13 +34,14 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.builder_cli import ModelUse, Option, argument
+from data.builder_cli import Option, argument
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
 from soul.files.line_file import append_line, read_lines
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
+from soul.rows.data_card import ModelCalls
 from soul.rows.overlap import HeldOut, group_keys
 from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row, read_rows
@@ -203,7 +204,7 @@ class Stages:
     words: Sequence[str]
     keep: Sequence[str] = ()
     dropped: Counter[str] = field(default_factory=Counter)
-    uses: list[ModelUse] = field(default_factory=list)
+    uses: list[ModelCalls] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
     @classmethod
@@ -243,7 +244,8 @@ class Stages:
         failed = asyncio.run(self._ask_all(stage, wanted, journal)) if wanted else []
         entries = [entry for item in items if (entry := journal.decided(item)) is not None]
         usd = None if any(e.unpriced for e in entries) else round(sum(e.usd for e in entries), 6)
-        self.uses.append(ModelUse(stage.role, journal.model, stage.prompt.id, sum(e.calls for e in entries), usd))
+        calls = sum(e.calls for e in entries)
+        self.uses.append(ModelCalls(role=stage.role, model=journal.model, prompt=stage.prompt.id, calls=calls, usd=usd))
         if failed:
             causes = ", ".join(f"{count:,} {cause}" for cause, count in Counter(f.cause for f in failed).items())
             raise Incomplete(

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from rich.console import Console
 
-from data.builder_cli import BadSource, Built, ModelUse, builder_of
+from data.builder_cli import BadSource, Built, builder_of
 from data.source_folders import SourceMatch
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
@@ -48,7 +48,7 @@ class BuildResult(NamedTuple):
     groups: int = 0
     left_out: Mapping[str, int] = MappingProxyType({})
     contaminated: int = 0
-    models: tuple[ModelUse, ...] = ()
+    models: tuple[card.ModelCalls, ...] = ()
 
 
 def result_of(name: str, build: Callable[[], BuildResult], scratch: str = "") -> BuildResult:

@@ -190,7 +190,7 @@ class Building(NamedTuple):
             stands_in=match.form.stands_in,
             builder=" ".join(command),
             seed=self.options.seed,
-            models=[card.ModelCalls(**use._asdict()) for use in built.models],
+            models=list(built.models),
             left_out=dict(left_out),
             notes=list(built.notes),
             contamination=card.Contamination(
