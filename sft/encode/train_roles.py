@@ -4,12 +4,16 @@
 renders the human's words as the assistant's. The first of these that says something holds: the row's own `train_role`
 column, the known sources, `data.default_train_role`.
 
-The known sources are the 71 names of the OdysSim corpus, from the table of routes in sft/sft_data.py of
-github.com/sunnweiwei/OdysSim, the code that trained OSim-8B. There, a name that is not in the table takes the entry of
-the first name that it contains. Here, it is no known source: nobody would notice that the wrong side is trained.
+The known sources are the 71 names of the OdysSim corpus, in the order of the release, from the table of routes in
+sft/sft_data.py of github.com/sunnweiwei/OdysSim, the code that trained OSim-8B. There, a name that is not in the table
+takes the entry of the first name that it contains, in the order of the table. Here, it must contain that name as a
+word: "prismatic" is not "prism", and nobody would notice that the wrong side is trained.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from soul.errors import SoulError
@@ -63,6 +67,7 @@ _CONVOKIT = """
     wiki-corpus wikiconv-2018 winning-args-corpus
 """
 _PERSON, _CHAT = SourceRule("human"), SourceRule("assistant")
+# In this order: a name that only contains known names takes the first of them.
 KNOWN_SOURCES: dict[str, SourceRule] = {
     **dict.fromkeys(_PEOPLE.split(), _PERSON),
     "psych101": SourceRule("human", last_turns=20),  # experiments; rows have up to 9,601 turns
@@ -74,6 +79,17 @@ KNOWN_SOURCES: dict[str, SourceRule] = {
 }
 
 
+@lru_cache(maxsize=4096)
+def known_names(source: str) -> Sequence[str]:
+    """The known names whose entries a source may take: its own, else those it contains, in the table's order.
+
+    A name counts as contained if no letter or digit touches it: "chat" is in "my_chat-v2", not in "wildchat".
+    """
+    if source in KNOWN_SOURCES:
+        return [source]
+    return [name for name in KNOWN_SOURCES if re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", source)]
+
+
 @dataclass(frozen=True)
 class RoleRules:
     """The rules of a run; `default` is data.default_train_role (None: a source that nothing names is an error)."""
@@ -82,18 +98,31 @@ class RoleRules:
 
     def rule(self, source: str, file: str) -> SourceRule:
         """The rule for a source's rows that have no `train_role` of their own; `file` is for the error."""
-        if source in KNOWN_SOURCES:
-            return KNOWN_SOURCES[source]
-        if self.default:
-            return SourceRule(self.default, "data.default_train_role")
-        called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
-        raise UnknownSource(
-            f"{file}: {called}: no rule says which side of it is trained. Give its rows a column train_role: "
-            "assistant, or human to train the person's turns. data.default_train_role=assistant holds for all "
-            "sources that nothing names."
-        )
+        names = known_names(source)
+        roles = {KNOWN_SOURCES[name].role for name in (*names[:1], *sorted(names, key=len)[-1:])}
+        known = KNOWN_SOURCES[names[0]] if len(roles) == 1 else None
+        if known and source in KNOWN_SOURCES:
+            return known
+        if known and self.default in (None, known.role):
+            return SourceRule(known.role, f"like {names[0]}", known.last_turns, known.empty_system)
+        if known or not self.default:
+            raise UnknownSource(_unknown(source, file, self.default))
+        return SourceRule(self.default, "data.default_train_role")
 
 
 def source_of(value: object) -> str:
     """The source of a row by its value of `data_source`."""
     return str(value) if value else UNNAMED
+
+
+def _unknown(source: str, file: str, default: Role | None) -> str:
+    """Say why no rule holds for a source, and what to do."""
+    why = "no rule says which side of it is trained"
+    if names := known_names(source):
+        sides = ", ".join(f"{name} ({KNOWN_SOURCES[name].role})" for name in names)
+        why = f"its name contains known sources: {sides}; data.default_train_role={default}"
+    called = "rows without a data_source" if source == UNNAMED else f"source {source!r}"
+    return (
+        f"{file}: {called}: {why}. Give its rows a column train_role: assistant, or human to train the person's "
+        "turns. data.default_train_role=assistant holds for all sources that nothing names."
+    )

@@ -41,13 +41,13 @@ def run(tmp_path: Path, model: Path, *words: str) -> int:
 def test_a_dry_run_shows_what_becomes_of_the_rows(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shard(tmp_path, TALK, TALK, data_source="wildchat")
+    shard(tmp_path, TALK, TALK, data_source="wildchat_1m")
     write(tmp_path / "val_shard_0.parquet", [{"messages": TALK, "data_source": "boxes"}] * 3)
     words = ["trainer.total_training_steps=3", "data.default_train_role=human"]
     assert run(tmp_path, model, *words) == 0
     plan = capsys.readouterr().out
     assert "3 steps of 2 rows: 3.00 epochs of 2 rows" in plan and "expansion 1.00" in plan
-    assert "human (known source): 2" in plan and "human (data.default_train_role): 3" in plan
+    assert "human (like wildchat): 2" in plan and "human (data.default_train_role): 3" in plan
 
 
 def test_more_processes_than_gpus_are_refused_before_the_corpus_is_read(

@@ -106,7 +106,7 @@ def test_only_the_last_turns_stay_turns_and_nothing_is_lost(last: int) -> None:
 
 def test_long_known_corpora_keep_their_last_turns() -> None:
     messages = [{"role": role, "content": str(n)} for n in range(30) for role in ("assistant", "user")]
-    record = {"data_source": "psych101", "messages": messages}
+    record = {"data_source": "psych101_bandit", "messages": messages}
     like = read(record, rules=RoleRules())
     assert len(like.messages) == 20 and len(like.trained) == 10
 

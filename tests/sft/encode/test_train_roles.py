@@ -24,8 +24,32 @@ def test_the_known_sources_train_the_side_that_their_release_trains() -> None:
     assert len(thinking) == 19 and thinking.isdisjoint([*HUMAN, "sotopia", "chat", "step35_flash_sft"])
 
 
-def test_a_name_that_only_contains_a_known_one_needs_a_rule() -> None:
-    for source in ("wildchat_1m_en", "prismatic_qa"):
-        with pytest.raises(UnknownSource, match="no rule says which side"):
-            RoleRules().rule(source, "a.parquet")
-        assert RoleRules(default="assistant").rule(source, "a.parquet").origin == "data.default_train_role"
+@pytest.mark.parametrize(
+    ("source", "role", "origin"),
+    [
+        ("wildchat_1m_en", "human", "like wildchat"),
+        ("my_mathdial", "human", "like mathdial"),
+        ("coser-dialogue-2", "human", "like coser"),  # the table's order, not the name's
+        ("empathetic_dialogues", "human", "like empathetic"),
+        ("sharegpt_chat", "assistant", "like chat"),
+        ("tom_hitom_v2", "assistant", "like tom_hitom"),
+    ],
+)
+def test_a_name_that_contains_a_known_one_takes_its_rule(source: str, role: str, origin: str) -> None:
+    rule = RoleRules().rule(source, "a.parquet")
+    assert (rule.role, rule.origin) == (role, origin)
+
+
+@pytest.mark.parametrize("source", ["prismatic_qa", "my_experiments", "chatty", "nectarine", "wildchat1m"])
+def test_a_name_within_a_longer_word_is_no_known_one(source: str) -> None:
+    with pytest.raises(UnknownSource, match="no rule says which side"):
+        RoleRules().rule(source, "a.parquet")
+    assert RoleRules(default="assistant").rule(source, "a.parquet").origin == "data.default_train_role"
+
+
+def test_a_known_name_that_is_only_contained_does_not_overrule_the_default_in_silence() -> None:
+    rules = RoleRules(default="assistant")
+    with pytest.raises(UnknownSource, match=r"dialogue \(human\); data.default_train_role=assist"):
+        rules.rule("customer_dialogue", "a.parquet")
+    assert rules.rule("dialogue", "a.parquet").role == "human"  # the source itself
+    assert RoleRules(default="human").rule("customer_dialogue", "a.parquet").origin == "like dialogue"
