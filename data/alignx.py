@@ -110,7 +110,6 @@ BUILDER = Builder(
     sources="SRC.json",
     options=[argument("--set", choices=sorted(SETS), default="alignx", help="evaluation set (default alignx)")],
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -4,10 +4,10 @@ A builder module says which sources it reads and how their records become rows; 
 output options, the draw, the report and the error border:
 
     BUILDER = Builder("data.coser", __doc__, _rows, sources="SRC.json")
-    build, main = BUILDER.build, BUILDER.main
 """
 
 import argparse
+import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from data.rows import Record, draw_groups, write_rows
 from soul.cli.arguments import output_file, positive_int
 from soul.cli.error_border import Parser, keep_traceback, run_command
 from soul.errors import SoulError, one_line
+from soul.rows.data_card import ModelCalls
 from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row
 
@@ -29,16 +30,6 @@ Option: TypeAlias = Callable[[argparse.ArgumentParser], object]
 
 class BadSource(SoulError):
     """A source cannot be read, or the options ask for something that it does not hold."""
-
-
-class ModelUse(NamedTuple):
-    """The calls to a model, over all runs of a builder; `usd` is None if the price of a call is unknown."""
-
-    role: str
-    model: str
-    prompt: str
-    calls: int
-    usd: float | None
 
 
 class Rows(NamedTuple):
@@ -60,7 +51,7 @@ class Rows(NamedTuple):
     notes: Sequence[str] = ()
     task: str | None = None
     stands_in: str = ""
-    models: Sequence[ModelUse] = ()
+    models: Sequence[ModelCalls] = ()
     dropped: Sequence[LeftOut] = ()
 
 
@@ -96,7 +87,7 @@ class Built:
     files: tuple[BuiltFile, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    models: tuple[ModelUse, ...] = ()
+    models: tuple[ModelCalls, ...] = ()
     dropped: tuple[LeftOut, ...] = ()
     stands_in: str = ""
 
@@ -239,6 +230,12 @@ class Builder:
             )
         others = [record for record, name in zip(records, names, strict=True) if name not in drawn]
         return {args.train_out: others, args.val_out: chosen}
+
+
+def builder_of(module: str) -> Builder:
+    """The builder of a module in data/."""
+    builder: Builder = importlib.import_module(f"data.{module}").BUILDER
+    return builder
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

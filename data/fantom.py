@@ -200,7 +200,6 @@ BUILDER = Builder(
         of_rows=False,
     ),
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

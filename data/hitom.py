@@ -78,7 +78,6 @@ BUILDER = Builder(
     options=[argument("source", type=Path, metavar="SRC.json")],
     more_commands=_generate_command,
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -45,7 +45,6 @@ BUILDER = Builder(
     lambda args: Rows(convert(args.sources)),
     sources="SRC",
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -76,7 +76,6 @@ BUILDER = Builder(
     sources="SRC",
     options=[argument("--set", choices=SETS, default="", dest="dataset", help="which of the six sets it is")],
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

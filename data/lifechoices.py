@@ -109,7 +109,6 @@ BUILDER = Builder(
     sources="SRC.json",
     draw=Draw("--rows", "whole books of up to N rows", group="book", groups="books"),
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -51,7 +51,6 @@ def _group(metadata: Any, opening: str) -> str:
 
 
 BUILDER = Builder("data.mirrorbench", __doc__, lambda args: Rows(convert(args.sources)), sources="SRC_mirror.jsonl")
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -265,7 +265,6 @@ BUILDER = Builder(
     plan=_plan,
     options=model_options("mirrorbench"),
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

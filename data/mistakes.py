@@ -105,7 +105,6 @@ BUILDER = Builder(
     sources="SRC.csv",
     draw=Draw("--rows", "whole questions of up to N rows", group=_question, groups="questions"),
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

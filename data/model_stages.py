@@ -15,8 +15,8 @@ The settings are those of a judge (docs/judge.md), on the command line as ROLE.K
 A role inherits from `judge` as a task's own judge does, and shares its limits and `judge.budget_usd`. If you name no
 model for a role, it has the judge's. If you name no model at all, drafter and filter are the paper's.
 
-The journal of a stage holds one JSON line for each item, flushed as soon as the item is decided. A half line that a
-killed process left behind is cut off, so the same command goes on where it stopped.
+The journal of a stage holds one JSON line for each item, written as soon as the item is decided. So the same command
+goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from data.builder_cli import ModelUse, Option, argument
+from data.builder_cli import Option, argument
 from soul.cli.arguments import output_folder
 from soul.errors import CONTENT, PERMANENT, SYSTEMIC, JudgeFailure, SoulError
+from soul.files.line_file import append_line, read_lines
 from soul.judge import Gateway, GatewaySettings, Judge
 from soul.judge.roles import VARIABLES, sections_of
 from soul.prompts import Prompt
+from soul.rows.data_card import ModelCalls
 from soul.rows.overlap import HeldOut, group_keys
 from soul.rows.review import LeftOut
 from soul.rows.task_files import parse_row, read_rows
@@ -157,11 +159,9 @@ class Journal:
     def __init__(self, path: Path, model: str, prompt: str) -> None:
         self.path, self.model = path, model
         self.entries: dict[str, Entry] = {}
-        *whole, torn = path.read_bytes().split(b"\n") if path.exists() else [b""]
-        self._torn = len(torn)
-        for number, line in enumerate(whole, start=1):
+        for number, line in enumerate(read_lines(path) if path.exists() else (), start=1):
             try:
-                entry = Entry.model_validate_json(line)
+                entry = Entry.model_validate_json(line.text)
             except ValidationError as error:
                 problem = first_problem(error)
                 raise BadJournal(
@@ -180,17 +180,10 @@ class Journal:
         entry = self.entries.get(item.key)
         return entry if entry is not None and entry.data == json.loads(json.dumps(item.data)) else None
 
-    def cut_torn_line(self) -> None:
-        """Cut off the half line that a killed process may have left."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._torn:
-            os.truncate(self.path, self.path.stat().st_size - self._torn)
-
     def add(self, entry: Entry) -> None:
-        """Append an entry and flush it."""
+        """Append an entry, in place of the half line that a killed process may have left."""
         line = json.dumps(entry.model_dump(mode="json"), ensure_ascii=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        append_line(self.path, line)
         self.entries[entry.key] = Entry.model_validate_json(line)  # as a later run will read it
 
 
@@ -211,7 +204,7 @@ class Stages:
     words: Sequence[str]
     keep: Sequence[str] = ()
     dropped: Counter[str] = field(default_factory=Counter)
-    uses: list[ModelUse] = field(default_factory=list)
+    uses: list[ModelCalls] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
     @classmethod
@@ -251,7 +244,8 @@ class Stages:
         failed = asyncio.run(self._ask_all(stage, wanted, journal)) if wanted else []
         entries = [entry for item in items if (entry := journal.decided(item)) is not None]
         usd = None if any(e.unpriced for e in entries) else round(sum(e.usd for e in entries), 6)
-        self.uses.append(ModelUse(stage.role, journal.model, stage.prompt.id, sum(e.calls for e in entries), usd))
+        calls = sum(e.calls for e in entries)
+        self.uses.append(ModelCalls(role=stage.role, model=journal.model, prompt=stage.prompt.id, calls=calls, usd=usd))
         if failed:
             causes = ", ".join(f"{count:,} {cause}" for cause, count in Counter(f.cause for f in failed).items())
             raise Incomplete(
@@ -280,7 +274,7 @@ class Stages:
         gateway = Gateway.connect(settings, spent_usd=spent)  # without a cache of answers: the journal has them
         failed: list[JudgeFailure] = []
         width = asyncio.Semaphore(2 * settings.by_task[stage.role].concurrency)
-        journal.cut_torn_line()
+        journal.path.parent.mkdir(parents=True, exist_ok=True)
 
         async def one(item: Item) -> None:
             async with width:

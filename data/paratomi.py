@@ -125,7 +125,6 @@ BUILDER = Builder(
     lambda args: Rows(convert(args.source, args.seed)),
     options=[argument("source", type=Path, metavar="SRC.txt|SRC.csv")],
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -127,12 +127,12 @@ def row_of(
     return row
 
 
-def required_text(where: str, record: Mapping[str, Any], field: str, hint: str = "") -> str:
+def required_text(where: str, record: Mapping[str, Any], field: str) -> str:
     """The text of a field, without surrounding white space."""
     value = record.get(field)
     text = clean_text(value) if isinstance(value, str) else ""
     if not text:
-        raise ValueError(f"{where}: field '{field}' is missing or empty{hint}")
+        raise ValueError(f"{where}: field '{field}' is missing or empty")
     return text
 
 

@@ -10,7 +10,6 @@ set fails, the others are still built, and the exit code is 1. It is 2 if SOURCE
 """
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from rich.console import Console
 
-from data.builder_cli import BadSource, Built, ModelUse
+from data.builder_cli import BadSource, Built, builder_of
 from data.source_folders import SourceMatch
 from data.sources import BUILDS, EVALUATION_SETS
 from soul.cli.arguments import existing_folder, output_folder
@@ -49,7 +48,7 @@ class BuildResult(NamedTuple):
     groups: int = 0
     left_out: Mapping[str, int] = MappingProxyType({})
     contaminated: int = 0
-    models: tuple[ModelUse, ...] = ()
+    models: tuple[card.ModelCalls, ...] = ()
 
 
 def result_of(name: str, build: Callable[[], BuildResult], scratch: str = "") -> BuildResult:
@@ -85,7 +84,7 @@ def build_set(name: str, root: Path, out: Path) -> BuildResult:
     words, stands_in = build.arguments(match, out), match.form.stands_in
 
     def write() -> BuildResult:
-        built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+        built = builder_of(build.builder).build(words)
         card.write_inside(out, _card(name, match, built, words, root))
         return BuildResult(name, "built", built.rows, (*filter(None, [stands_in]), *built.remarks))
 

@@ -200,7 +200,6 @@ BUILDER = Builder(
         argument("source", type=Path, metavar="SRC", help="the repository's data folder, or a file in it"),
     ],
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

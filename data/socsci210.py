@@ -116,7 +116,6 @@ BUILDER = Builder(
         argument("--rows", type=positive_int, metavar="N", help="draw N answers by seed (default all)"),
     ],
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

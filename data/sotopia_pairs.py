@@ -143,7 +143,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources, args.seed),
     sources="SRC",
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -30,7 +30,6 @@ EXTRA_SETS: Mapping[str, soul_v1.EvaluationSet] = {
     "paratomi_paraphrased": soul_v1.EvaluationSet("paratomi", "paratomi_paraphrased_val"),
 }
 EVALUATION_SETS: Mapping[str, soul_v1.EvaluationSet] = {**soul_v1.SETS, **EXTRA_SETS}
-ALIGNX = ("alignx", "alignx_demo", "alignx_pair", "alignx_ugc", "alignx_arbitrary", "alignx_history16")
 HUMANUAL = ("book", "chat", "email", "news", "opinion", "politics")
 _SIM_ARENA = (Origin("github.com/microsoft/SimulatorArena, folder data", MIT),)
 _SOTOPIA = ("environment_profiles.jsonl", "agent_profiles.jsonl", "env_agent_combo_storages.jsonl", "env_ids.json")
@@ -51,8 +50,8 @@ def _alignx(name: str) -> Build:
     # AlignX-test has one file for each set (Reddit_DEMO, Reddit_PAIR, ...); the builder refuses another set's file.
     words = {"alignx_demo": "DEMO", "alignx_pair": "PAIR", "alignx_ugc": "UGC"}
     words |= {"alignx_arbitrary": "arbitrary", "alignx_history16": "16"}
-    forms = [Form((f"**/*{words[name]}*.{kind}",)) for kind in ("json*", "parquet")] if name in words else []
-    if name in ("alignx", "alignx_pair"):
+    forms = [Form((f"**/*{words[name]}*.{kind}",)) for kind in ("json*", "parquet")]
+    if name == "alignx_pair":
         psoups = "P-Soups, AlignX's out-of-distribution benchmark, stands in for AlignX-test"
         forms.append(Form(("**/P-Soups/*.json",), psoups))
     return Build(
@@ -61,13 +60,13 @@ def _alignx(name: str) -> Build:
             Origin("huggingface.co/datasets/JinaLeejnl/AlignX-test", NO_LICENCE),
             *([Origin("github.com/JinaLeejnl/AlignX, benchmark/P-Soups", NO_LICENCE)] if len(forms) != 2 else []),
         ),
-        (*forms, *([Form(("*.json",))] if name == "alignx" else [])),
+        tuple(forms),
         options=("--set", name),
         unused=("UF-P-4*", "PRISM.json"),  # other benchmarks of AlignX
     )
 
 
-# Set -> its build. "alignx" is no evaluation set: it is here for training files.
+# Set -> its build.
 BUILDS: dict[str, Build] = {
     "hitom": Build(
         "hitom",
@@ -145,7 +144,7 @@ BUILDS: dict[str, Build] = {
         ),
         other_folders=("lifechoices", "character_profiling"),
     ),
-    **{name: _alignx(name) for name in ALIGNX},
+    **{name: _alignx(name) for name in soul_v1.ALIGNX},
     **{f"humanual_{kind}": _humanual(kind) for kind in HUMANUAL},
     "userllm": Build(
         "userllm",

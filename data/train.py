@@ -21,12 +21,11 @@ source cannot be read, the other files are still built, and the exit code is 1. 
 """
 
 import argparse
-import importlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from data.builder_cli import Builder, counted
+from data.builder_cli import builder_of, counted
 from data.model_stages import settings_of
 from data.sets import BuildResult, build_set, counts, evaluation_file, states_table, wide_console
 from data.sources import BUILDS, EXTRA_SETS
@@ -58,9 +57,8 @@ def plan(chosen: dict[str, TrainingBuild], root: Path, options: RunOptions) -> T
 
 def _calls(build: TrainingBuild, words: Sequence[str]) -> Sequence[str]:
     """A line for each stage that asks a model."""
-    builder: Builder = importlib.import_module(f"data.{build.builder}").BUILDER
     try:
-        return builder.planned(words)
+        return builder_of(build.builder).planned(words)
     except (OSError, ValueError, SoulError) as error:
         return [f"cannot be read: {one_line(error)}"]
 

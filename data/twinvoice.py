@@ -122,7 +122,6 @@ BUILDER = Builder(
     lambda args: convert(args.sources),
     sources="SRC.jsonl",
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -228,14 +228,7 @@ BUILDER = Builder(
         argument("--per-source", type=positive_int, metavar="N", help="keep N rows of each source (paper: 600)"),
     ],
 )
-build = BUILDER.build
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `convert` or `intents`. Returns the exit code."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    return intents.main(words[1:]) if words[:1] == ["intents"] else BUILDER.main(words)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(intents.main(sys.argv[2:]) if sys.argv[1:2] == ["intents"] else BUILDER.main())

@@ -81,7 +81,6 @@ BUILDER = Builder(
     plan=_plan,
     options=model_options("userllm"),
 )
-build, main = BUILDER.build, BUILDER.main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BUILDER.main())

@@ -48,8 +48,7 @@ def _launch(words: list[str]) -> int:
     check_config(config)
     from ditto.run.checkpoint import rename_damaged
     from ditto.run.run_folder import RunFolder
-    from sft.memory_plan import CHECKPOINTING, TOKENS
-    from sft.preflight import check
+    from sft.preflight import CHECKPOINTING, TOKENS, check
     from sft.run.checkpoints import choose
     from sft.run.ranks import node_rank, run_ranks
 

@@ -1,4 +1,4 @@
-"""Check model, corpus and folders before any process of the training starts.
+"""Check model, corpus, folders and memory before any process of the training starts.
 
 This opens the corpus as the training does, so that one process tokenises it, once, and shows the progress.
 """
@@ -11,7 +11,18 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from ditto.memory.plan import check_gpu
+from ditto.memory import cpu
+from ditto.memory.estimate import Training
+from ditto.memory.plan import (
+    MemoryPlan,
+    check_fit,
+    check_gpu,
+    gpu_size,
+    gpus_in_words,
+    lower_limits,
+    model_of,
+    training_of,
+)
 from ditto.model.adapter_check import check_adapter
 from ditto.model.exactness import check_head, check_packing
 from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
@@ -22,7 +33,6 @@ from sft.config_checks import SftRun
 from sft.corpus.row_encoder import DOCUMENT
 from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, open_corpus
-from sft.memory_plan import check_memory
 from sft.run.trained_data import TrainedData, check_unchanged
 from soul.chat.template_file import shipped
 from soul.errors import Mistakes
@@ -31,6 +41,7 @@ from soul.files.disk_writes import check_writable
 from soul.rows.task_files import read_rows
 from soul.table import Table
 
+TOKENS, CHECKPOINTING = "data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"  # null: open, on a CPU
 EXPENSIVE = 1.2  # from here on, the plan says what the expansion comes from
 
 
@@ -133,6 +144,41 @@ def check(config: DictConfig, choice: ResumeChoice | None) -> str:
         lines.append(f"a generative test of {', '.join(tested)} {often}")
     lines += [tokens, *check_memory(config, run.longest), _expansion(config, train), _table(train, "train")]
     return "\n".join([*lines, *([_table(val, "val")] if val else [])])
+
+
+def check_memory(config: DictConfig, longest: int) -> list[str]:
+    """The memory plan of the only phase, the update, for people. On a CPU, what the config leaves open is chosen here.
+
+    Args:
+        longest: tokens of the longest sequence; a micro-batch must be able to hold it.
+
+    Raises:
+        BadConfig: the run does not fit.
+    """
+    model, data, gpu = model_of(config.model), config.data, gpu_size(config)
+
+    def training(of: DictConfig) -> Training:
+        return training_of(model, of.model, of.engine, of.trainer)
+
+    def plan(of: DictConfig) -> MemoryPlan:
+        tokens = int(of.data.max_token_len_per_gpu)
+        phases = {f"update ({tokens:,} tokens)": training(of).update(tokens)}
+        return MemoryPlan(model, gpus_in_words(of.trainer, gpu), phases, gpu[0])
+
+    if config.trainer.device != "cpu":
+        limits = lower_limits(int(data.max_token_len_per_gpu), longest)
+        values = {TOKENS: limits, "engine.offload_policy": [config.engine.offload_policy, True]}
+        return check_fit(config, values, plan)
+    devices = int(config.trainer.n_gpus_per_node)
+    step_tokens = -(-data.train_batch_size // (devices * config.trainer.nnodes)) * longest
+
+    def needed(how: Training, tokens: int) -> dict[str, int]:
+        process = cpu.process_bytes(how, min(tokens, step_tokens), config.checkpoint.save_contents)
+        return {"trainer": devices * process, "processes": (devices + 1) * cpu.DEVICE_PROCESSES}  # the launcher, too
+
+    chosen = cpu.choose(training(config), data.max_token_len_per_gpu, longest, needed, "model.lora_rank")
+    config.model.enable_gradient_checkpointing, data.max_token_len_per_gpu, lines = chosen
+    return lines
 
 
 def _check_devices(trainer: DictConfig) -> None:

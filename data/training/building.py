@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,25 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.cluster.hierarchy import DisjointSet
 
-from data.builder_cli import Built
+from data.builder_cli import Built, builder_of
+from data.rows import write_table
 from data.sets import BuildResult, evaluation_file, result_of
 from data.source_folders import SourceMatch
 from data.sources import EVALUATION_SETS
 from data.training.table import RunOptions, TrainingBuild
 from soul import tasks
-from soul.files.whole_file import whole_file
 from soul.rows import data_card as card
 from soul.rows.overlap import HeldOut, ScopedKey, group_keys
 from soul.rows.review import BY_HAND, LeftOut, marks_of, row_key, shown_fields, write_left_out
-from soul.rows.task_files import parse_row, read_rows
+from soul.rows.task_files import read_rows, read_table
 
 EVALUATED = "in groups that are drawn for evaluation"
 SHARE_BOOKS = frozenset({"coser", "lifechoices"})  # tasks whose rows are from novels; a book may be in both
-_BATCH = 250  # rows that are copied at once
 _EXAMPLES = 3
 
 
@@ -82,7 +78,7 @@ def _add(groups: DisjointSet, keys: Sequence[ScopedKey]) -> None:
 def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[str] = ()) -> Kept:
     """Copy the task file `source` to `out`, completely or not at all, without rows that share a group with `held_out`.
 
-    Every row is validated by its task's schema on the way.
+    Every row is validated by its task's schema.
 
     Args:
         by_hand: keys (`review.row_key`) of further rows that are left out.
@@ -91,40 +87,34 @@ def copy_kept(source: Path, out: Path, held_out: HeldOut, by_hand: Collection[st
         BadRow: a row does not satisfy its task's schema.
         ValueError: no row is left.
     """
+    table = read_table(str(source))
     kept, left_out = DisjointSet(), DisjointSet()
     examples: dict[str, None] = {}
     dropped: list[LeftOut] = []
-    rows = number = evaluated = 0
-    reader = pq.ParquetFile(source)
-    with whole_file(out, shared=True) as partial, pq.ParquetWriter(partial, reader.schema_arrow) as writer:
-        for batch in reader.iter_batches(_BATCH):
-            chosen = []
-            for place, record in enumerate(batch.to_pylist()):
-                row = parse_row(record["data_source"], record["extra_info"], str(source), number)
-                number += 1
-                keys = group_keys(row)
-                name = row_key(record["extra_info"])
-                if shared := held_out.shared_keys(keys):
-                    _add(left_out, shared)
-                    evaluated += 1
-                    key = shared[0][1]
-                    told = f"evaluated: {key.kind}", {"shares": str(key)}, shown_fields(row)
-                    dropped.append(LeftOut(name, *told, may_keep=False))
-                    examples |= {str(shared[0][1]): None} if len(examples) < _EXAMPLES else {}
-                elif name in by_hand:
-                    dropped.append(LeftOut(name, BY_HAND, {}, shown_fields(row), may_keep=True))
-                else:
-                    _add(kept, keys)
-                    chosen.append(place)
-            rows += len(chosen)
-            if chosen:  # an empty list has no type by which rows could be taken
-                writer.write_table(pa.Table.from_batches([batch]).take(chosen))
-        if not rows:
-            hand = f", or was {BY_HAND}" if evaluated < number else ""
-            raise ValueError(
-                f"every one of its {number:,} rows shares a group with an evaluation set{hand}; use other rows"
-            )
-    return Kept(rows, kept.n_subsets, evaluated, left_out.n_subsets, tuple(examples), dropped)
+    chosen: list[int] = []
+    evaluated = 0
+    records = table["extra_info"].to_pylist()
+    for number, (record, row) in enumerate(zip(records, read_rows([str(source)]), strict=True)):
+        keys, name = group_keys(row), row_key(record)
+        if shared := held_out.shared_keys(keys):
+            _add(left_out, shared)
+            evaluated += 1
+            key = shared[0][1]
+            told = f"evaluated: {key.kind}", {"shares": str(key)}, shown_fields(row)
+            dropped.append(LeftOut(name, *told, may_keep=False))
+            examples |= {str(key): None} if len(examples) < _EXAMPLES else {}
+        elif name in by_hand:
+            dropped.append(LeftOut(name, BY_HAND, {}, shown_fields(row), may_keep=True))
+        else:
+            _add(kept, keys)
+            chosen.append(number)
+    if not chosen:
+        hand = f", or was {BY_HAND}" if evaluated < len(records) else ""
+        raise ValueError(
+            f"every one of its {len(records):,} rows shares a group with an evaluation set{hand}; use other rows"
+        )
+    write_table(table.take(chosen), out)
+    return Kept(len(chosen), kept.n_subsets, evaluated, left_out.n_subsets, tuple(examples), dropped)
 
 
 def file_of(name: str, data: Path) -> Path:
@@ -141,7 +131,7 @@ def build_validation(name: str, build: TrainingBuild, data: Path, seed: int) -> 
     file = tasks.generated_validation_file(tasks.TASK_FILES[name], data)
     file.parent.mkdir(parents=True, exist_ok=True)
     words = [build.command, *build.validation, "--seed", str(seed + 1), "--out", str(file)]
-    built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+    built = builder_of(build.builder).build(words)
     return file, built.files[0].rows
 
 
@@ -170,7 +160,7 @@ class Building(NamedTuple):
             )
 
             def write() -> BuildResult:
-                built: Built = importlib.import_module(f"data.{build.builder}").build(words)
+                built = builder_of(build.builder).build(words)
                 return self._write(name, build, match, words, built, raw)
 
             return result_of(name, write, scratch=f"{scratch}/")
@@ -200,7 +190,7 @@ class Building(NamedTuple):
             stands_in=match.form.stands_in,
             builder=" ".join(command),
             seed=self.options.seed,
-            models=[card.ModelCalls(**use._asdict()) for use in built.models],
+            models=list(built.models),
             left_out=dict(left_out),
             notes=list(built.notes),
             contamination=card.Contamination(

@@ -1,7 +1,6 @@
 """The corpus on disk: from its files (sft/formats) to token ids, and the order in which they are trained.
 
 sources         the settings of a corpus; the files of a split, and how often an epoch passes over them
-columns         columns that mean something else than this training run does, refused by name
 row_encoder     encodes a row, and counts what is dropped
 tokenize        tokenises the files, once, with several processes
 store           the tokens on disk, as sequences by number

@@ -1,9 +1,6 @@
-"""The order in which the rows are trained: a full shuffle that needs no memory and no state.
+"""The order in which the rows are trained: a full shuffle for each epoch, which seed and epoch determine.
 
-An epoch is a permutation of all its positions by a keyed bijection that is computed, not stored: a Feistel network over
-the next power of four, applied until the result lies within the epoch (short orders use a table instead). Seed and
-epoch are the key. So the endless order of a run (epoch after epoch) can be computed at any position, and a resumed run
-only has to know its step.
+So the endless order of a run (epoch after epoch) is known at any position, and a resumed run only has to know its step.
 
 A group of files with ratio r gives floor(r) whole passes per epoch. The remaining fraction is a part of the group that
 moves on from epoch to epoch through one fixed shuffle: half of the group now, the other half in the next epoch.
@@ -13,48 +10,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, lru_cache
 
 import numpy as np
 
-ROUNDS = 8
-FEW = 4096  # up to this size an order is a table, sorted by hashes: a small network is slow and shuffles badly
+SHUFFLE = "numpy"  # recorded in checkpoints: a run does not resume with another shuffle
 
 
-class Permutation:
-    """A pseudo-random permutation of range(size), computed on demand; equal keys give equal permutations."""
-
-    def __init__(self, size: int, *key: object) -> None:
-        self.size = size
-        half = -(-max(1, (size - 1).bit_length()) // 2)
-        self._half, self._mask = np.uint64(half), np.uint64((1 << half) - 1)
-        digest = b"".join(hashlib.sha256(repr((key, size, part)).encode()).digest() for part in range(ROUNDS // 4))
-        self._keys = np.frombuffer(digest, dtype="<u8")[:ROUNDS]
-        few: np.ndarray | None = np.arange(size, dtype=np.uint64) if size <= FEW else None
-        self._table = None if few is None else np.argsort(_mix(_mix(few ^ self._keys[0]) ^ self._keys[1]))
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        """The permuted numbers at these places (int64)."""
-        if self._table is not None:
-            return self._table[places]
-        numbers: np.ndarray = places.astype(np.uint64)
-        todo = np.arange(numbers.size)
-        while todo.size:  # cycle walking: apply the network again to numbers that lie outside of range(size)
-            numbers[todo] = self._network(numbers[todo])
-            todo = todo[numbers[todo] >= np.uint64(self.size)]
-        return numbers.astype(np.int64)
-
-    def _network(self, numbers: np.ndarray) -> np.ndarray:
-        left, right = numbers >> self._half, numbers & self._mask
-        for key in self._keys:
-            left, right = right, left ^ (_mix(right ^ key) & self._mask)
-        return (left << self._half) | right
+def shuffled(size: int, *key: object) -> np.ndarray:
+    """The numbers of range(size) in random order; equal keys give equal orders in every version of numpy."""
+    seed = np.frombuffer(hashlib.sha256(repr(key).encode()).digest(), dtype="<u4")
+    return np.random.RandomState(seed).permutation(size).astype(np.uint32)  # 4 bytes per row are kept in memory
 
 
-def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Hash each number: two rounds of multiplying and folding, modulo 2**64."""
-    mixed: np.ndarray = numbers * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return mixed ^ (mixed >> np.uint64(32))
+_order_of_epoch = lru_cache(maxsize=2)(shuffled)  # a step may end one epoch and begin the next
+_order_of_group = cache(shuffled)
 
 
 @dataclass(frozen=True)
@@ -86,9 +56,8 @@ class Part:
         partial = places >= whole
         if partial.any():
             begin = epoch * self.rest
-            rows[partial] = Permutation(self.count, seed, "rest", self.first).at(
-                (begin + places[partial] - whole) % self.count
-            )
+            order = _order_of_group(self.count, seed, "rest", self.first)
+            rows[partial] = order[(begin + places[partial] - whole) % self.count]
         return self.first + rows
 
 
@@ -109,8 +78,8 @@ class Order:
         epochs: np.ndarray = positions // len(self)
         for epoch in np.unique(epochs).tolist():
             here = np.flatnonzero(epochs == epoch)
-            shuffled = Permutation(len(self), self.seed, "epoch", epoch).at(positions[here] % len(self))
-            rows[here] = self._unshuffled(shuffled, epoch)
+            order = _order_of_epoch(len(self), self.seed, "epoch", epoch)
+            rows[here] = self._unshuffled(order[positions[here] % len(self)], epoch)
         return rows
 
     def step(self, step: int, size: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from sft.corpus.sources import SftDataSettings
 from sft.corpus.store import SequenceWriter
 from sft.encode.conversation import Conversation, read_conversation
 from sft.encode.documents import DocumentPacker, DocumentTokenizer
-from sft.encode.layouts import Layout, standard_row
+from sft.encode.layouts import Layout
 from sft.encode.messages import BadConversation
 from sft.encode.rendering import ChatEncoder, TemplateFailure, TrainedTurn
 from sft.encode.sequence import EncodedSequence, TooLong, shorten
@@ -123,7 +123,7 @@ class RowEncoder:
         """Read and render a row."""
         where = f"{file}, row {number}"
         try:
-            read = read_conversation(*standard_row(record, layout, where), self.rules, file, number)
+            read = read_conversation(record, layout, self.rules, file, number)
             conversation = self._escaped(read)
             try:
                 turns = self.chat.turns(conversation.messages, conversation.trained, conversation.tools)

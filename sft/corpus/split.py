@@ -6,13 +6,12 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from sft.corpus.columns import check_columns
 from sft.corpus.order import Order, Part
 from sft.corpus.row_encoder import RowEncoder, check_counts, tokenizer_fingerprint
 from sft.corpus.sources import SftDataSettings, find_files, no_files
 from sft.corpus.store import ShardCounts, SourceCounts, TokenStore, complete
 from sft.corpus.tokenize import tokenise, tokens_folder
-from sft.encode.layouts import find_layout
+from sft.encode.layouts import check_columns, find_layout
 from sft.encode.sequence import check_context
 from sft.formats.reading import BadShard, columns_of
 

@@ -7,6 +7,7 @@ shard.json      counts by source; written last, it marks the folder as complete
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,21 +30,13 @@ from soul.files.whole_file import whole_file
 ABOUT, TOKENS = "shard.json", "tokens.arrow"
 FEATURES = Features(
     {
-        # The ids, the start and stop of each trained span, and where the documents after the first one begin.
-        "words": List(Value("uint32")),
-        "length": Value("uint32"),  # number of ids
-        "spans": Value("uint16"),
-        "starts": Value("uint16"),
-        "trained": Value("uint32"),  # number of trained tokens
+        "ids": List(Value("uint32")),
+        "spans": List(Value("uint32")),  # start and stop of each trained span
+        "starts": List(Value("uint32")),  # where the documents after the first one begin
         "row": Value("uint32"),  # of the corpus file; of several documents, the first one's
         "begins": Value("bool"),  # the first sequence of its row
         "source": Value("string"),
     }
-)
-# How the digest of a file describes a sequence. Runs are compared by it, so it must not change.
-_DIGESTED: np.dtype = np.dtype(
-    [("offset", "<u8"), ("row", "<u4"), ("length", "<u4"), ("trained", "<u4")]
-    + [(name, "<u2") for name in ("spans", "starts", "spare", "source")]
 )
 
 
@@ -125,8 +118,7 @@ class SequenceWriter:
 
     def __init__(self) -> None:
         self.counts = ShardCounts()
-        self._words: list[np.ndarray] = []
-        self._columns: dict[str, list[Any]] = {name: [] for name in FEATURES if name != "words"}
+        self._columns: dict[str, list[Any]] = {name: [] for name in FEATURES}
 
     def add(self, sequences: Sequence[EncodedSequence], source: str, row: int) -> None:
         """Append the sequences of a row, if there are any."""
@@ -136,11 +128,10 @@ class SequenceWriter:
         self.counts.rows += 1
         counts.rendered_tokens += max(len(sequence.ids) for sequence in sequences)
         for number, each in enumerate(sequences):
-            edges = (edge for span in each.spans for edge in span)
-            self._words.append(np.array([*each.ids, *edges, *each.starts[1:]], dtype=np.uint32))
-            marks = len(each.ids), len(each.spans), len(each.starts) - 1, each.trained
-            for name, value in zip(self._columns, (*marks, row, number == 0, source), strict=True):
-                self._columns[name].append(value)
+            lists = each.ids, [edge for span in each.spans for edge in span], each.starts[1:]
+            arrays = (np.array(values, dtype=np.uint32) for values in lists)
+            for column, value in zip(self._columns.values(), (*arrays, row, number == 0, source), strict=True):
+                column.append(value)
             counts.tokens += len(each.ids)
             counts.trained_tokens += each.trained
         self.counts.sequences += len(sequences)
@@ -148,33 +139,19 @@ class SequenceWriter:
 
     def table(self) -> pa.Table:
         """The sequences as rows of `FEATURES`."""
-        edges = np.cumsum([0, *map(len, self._words)])
-        words = np.concatenate([np.empty(0, np.uint32), *self._words])
-        lists = pa.ListArray.from_arrays(pa.array(edges, pa.int32()), pa.array(words))
-        return pa.table({"words": lists, **self._columns}, schema=FEATURES.arrow_schema)
+        return pa.table(self._columns, schema=FEATURES.arrow_schema)
 
 
-def digest(tokens: Path, sources: Sequence[str]) -> str:
-    """A hash of all sequences of a corpus file; equal hashes mean equal token ids and masks, in the same order.
-
-    Args:
-        sources: the file's sources, in the order in which they appear.
-    """
-    ids, marks, offset = hashlib.sha256(), hashlib.sha256(), 0
+def digest(tokens: Path) -> str:
+    """A hash of all sequences of a corpus file; equal hashes mean equal token ids and masks, in the same order."""
+    found = hashlib.sha256()
     with pa.memory_map(str(tokens)) as file:
-        batches = pa.ipc.open_stream(file).read_all().to_batches()
-    for batch in batches:
-        words = batch.column("words")
-        ids.update(words.flatten().to_numpy().tobytes())
-        described = np.zeros(batch.num_rows, dtype=_DIGESTED)
-        for name in ("row", "length", "trained", "spans", "starts"):
-            described[name] = batch.column(name).to_numpy()
-        described["source"] = pc.index_in(batch.column("source"), value_set=pa.array(sources)).to_numpy()
-        sizes = words.value_lengths().to_numpy().astype(np.uint64)
-        described["offset"] = offset + np.cumsum(sizes, dtype=np.uint64) - sizes
-        offset += int(sizes.sum())
-        marks.update(described.tobytes())
-    return hashlib.sha256((ids.hexdigest() + marks.hexdigest()).encode()).hexdigest()
+        for batch in pa.ipc.open_stream(file):
+            for lists in map(batch.column, ("ids", "spans", "starts")):
+                found.update(lists.value_lengths().to_numpy().tobytes())
+                found.update(lists.flatten().to_numpy().tobytes())
+            found.update(json.dumps([batch.column(name).to_pylist() for name in ("row", "source")]).encode())
+    return found.hexdigest()
 
 
 class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
@@ -202,16 +179,17 @@ class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
     def __getitem__(self, sequence: int) -> dict[str, Any]:
         filler = sequence < 0
         stored = self._tokens[~sequence if filler else sequence]
-        words = stored.column("words").chunk(0).flatten().to_numpy().astype(np.int64)
-        length, spans = (stored.column(name)[0].as_py() for name in ("length", "spans"))
-        mask: np.ndarray = np.zeros(length, dtype=np.int64)
-        positions: np.ndarray = np.arange(length, dtype=np.int64)
-        for start, stop in () if filler else words[length : length + 2 * spans].reshape(-1, 2).tolist():
+        ids, spans, starts = (
+            stored.column(name).chunk(0).flatten().to_numpy().astype(np.int64) for name in ("ids", "spans", "starts")
+        )
+        mask = np.zeros_like(ids)
+        positions = np.arange(len(ids))
+        for start, stop in () if filler else spans.reshape(-1, 2).tolist():
             mask[start:stop] = 1
-        for start in words[length + 2 * spans :].tolist():  # positions begin again in each document
-            positions[start:] = np.arange(length - start)
+        for start in starts.tolist():  # positions begin again in each document
+            positions[start:] = np.arange(len(ids) - start)
         return {
-            "input_ids": torch.from_numpy(words[:length]),
+            "input_ids": torch.from_numpy(ids),
             "position_ids": torch.from_numpy(positions),
             "loss_mask": torch.from_numpy(mask),
             "source": self._number[stored.column("source")[0].as_py()],
@@ -220,7 +198,7 @@ class TokenStore(Dataset):  # type: ignore[type-arg,misc,unused-ignore]
     @cached_property
     def lengths(self) -> np.ndarray:
         """Number of tokens of each sequence."""
-        return self.column("length")
+        return np.concatenate([chunk.value_lengths().to_numpy() for chunk in self._tokens.data.column("ids").chunks])
 
     @cached_property
     def _first(self) -> np.ndarray:

@@ -26,16 +26,15 @@ from typing import Any
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from sft.corpus.columns import READ, check_row
 from sft.corpus.row_encoder import RowEncoder
 from sft.corpus.store import ABOUT, FEATURES, TOKENS, SequenceWriter, ShardCounts, complete, digest
-from sft.encode.layouts import Layout, find_layout, layout_columns
+from sft.encode.layouts import READ, Layout, check_row, find_layout, layout_columns
 from sft.formats.reading import columns_of, read_batches, records
 from sft.run.stop import start_helper
 from soul.errors import SoulError
 from soul.files.disk_writes import guarded_writes
 
-VERSION = 8  # of the file format and of the encoding of rows
+VERSION = 9  # of the file format and of the encoding of rows
 UNIT_ROWS, UNIT_BYTES = 2048, 64 << 20  # rows or bytes that make a unit
 TELL_S = 30.0  # between two log lines
 logger = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ def _make(file: Path, folder: Path, encoder: RowEncoder) -> None:
                     told = time.monotonic()
                     logger.info("tokenising %s: %s sequences so far", file, f"{counts.sequences:,}")
         os.fsync(sink.fileno())
-    counts.digest, counts.bytes = digest(tokens, list(counts.sources)), tokens.stat().st_size
+    counts.digest, counts.bytes = digest(tokens), tokens.stat().st_size
     counts.write(folder / ABOUT)
     rows, seconds = sum(source.rows for source in counts.sources.values()), time.monotonic() - start
     logger.info("tokenised %s: %s rows, %s rows/s", file, f"{rows:,}", f"{rows / max(seconds, 1e-9):,.0f}")

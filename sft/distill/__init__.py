@@ -3,7 +3,6 @@
 In the order in which a sample passes through them:
     experts.py     TASK=EXPERT: which rows, and which model answers them
     sampling.py    k samples per row, played and scored as in an evaluation; resumes at the first missing sample
-    heldout.py     rows of evaluations, which must not be trained on
     sample.py      the finished samples, as the selection sees them; their conversations as SFT rows
     select.py      which samples are kept, and why the others are not
     dataset.py     train.parquet and val.parquet

@@ -10,6 +10,7 @@ runs no samples, and selects again from those in DIR. An expert is a checkpoint 
 """
 
 import argparse
+import glob
 import os
 import sys
 from collections import Counter
@@ -19,7 +20,6 @@ from pathlib import Path
 from ditto.launching.variables import names_in
 from sft.distill import dataset, report
 from sft.distill.experts import experts, split, task_of
-from sft.distill.heldout import read_held_out
 from sft.distill.sample import journals, samples_wanted
 from sft.distill.sampling import sample
 from sft.distill.select import Rule, check_rule, choose
@@ -35,10 +35,13 @@ from soul.cli.arguments import (
 from soul.cli.error_border import Parser, reports_errors
 from soul.errors import BadSettings, SoulError
 from soul.evaluate.run.options import add_run_choice_options, add_server_options
+from soul.evaluate.run.settings import choose_sets
 from soul.evaluate.run.vllm_server import ServerSettings
 from soul.evaluate.runner import console
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut
+from soul.rows.task_files import read_rows
+from soul.suites import soul_v1
 
 NEAR_HELP = f"share of word pairs that makes a text that of an evaluation (default {NEAR}; 1: only the same words)"
 MAX_FAILED_HELP = f"end if a task lost a larger share of its samples (default {report.MAX_FAILED})"
@@ -100,6 +103,23 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, float]:
         if option != "--threshold" and not 0 <= numbers[task] < float("inf"):
             raise BadSettings(f"{option} {word}: use a number that is at least 0.")
     return numbers
+
+
+def read_held_out(words: Sequence[str], data_dir: Path, near: float) -> HeldOut:
+    """The groups that files (paths and globs) and evaluation sets (names) hold out from training.
+
+    Args:
+        near: the share of word pairs from which two texts count as the same, above 0 to 1 (`NearTexts`).
+    """
+    files: list[Path] = []
+    for word in words:
+        if word in soul_v1.SETS or word in tasks.names():
+            files += choose_sets([word], data_dir).values()
+        elif found := sorted(glob.glob(word, recursive=True)):
+            files += map(Path, found)
+        else:
+            raise BadSettings(f"--not-in {word}: no such file, and no evaluation set has this name.")
+    return HeldOut(read_rows([str(file) for file in files]), near)
 
 
 def distill(given: argparse.Namespace, server: ServerSettings) -> None:

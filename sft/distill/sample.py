@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sft.distill.experts import task_of
-from sft.distill.heldout import RowIdentity
-from sft.distill.sampling import ROWS, SOURCES
+from sft.distill.sampling import ROWS, SOURCES, RowIdentity
 from soul.evaluate.run.journal import FILE
 from soul.evaluate.run.run_folder import BadRun
 from soul.evaluate.tables.run_table import models_asked
@@ -229,14 +228,10 @@ def seat_fingerprints(seat: str, conversation: Sequence[Message]) -> Fingerprint
 
 def digest(texts: Sequence[str]) -> str:
     """Hash the normalised texts, in order."""
-    return hashlib.blake2b(b"".join(_digest_of(text) for text in texts), digest_size=16).hexdigest()
+    return hashlib.blake2b("\0".join(map(normalised, texts)).encode(), digest_size=16).hexdigest()
 
 
-@lru_cache(maxsize=1024)  # the samples of a row share a prompt, which is most of their text
-def _digest_of(text: str) -> bytes:
-    return hashlib.blake2b(normalised(text).encode(), digest_size=16).digest()
-
-
+@lru_cache(maxsize=256)  # the samples of a row share a prompt, which is most of their text
 def normalised(text: str) -> str:
     """The words of a text in lower case; a text without words stays as it is, so that "!" and "?" differ."""
     folded = unicodedata.normalize("NFKC", text).casefold()

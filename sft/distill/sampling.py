@@ -7,6 +7,8 @@ continues where it stopped and requests nothing twice. Besides the journals, thi
     DIR/sources.json the experts of the last command, for a selection without sampling
 """
 
+from __future__ import annotations
+
 import json
 import logging
 from argparse import Namespace
@@ -18,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from sft.distill.experts import SAMPLED, Expert
-from sft.distill.heldout import RowIdentity
 from soul.cli.redaction import without_secret_values
 from soul.errors import BadSettings
 from soul.evaluate import local
@@ -35,11 +36,34 @@ from soul.host_resources import infrequent_gc
 from soul.judge import GatewaySettings
 from soul.judge.roles import policy_endpoint, sections_of
 from soul.policy import TURN_TOKENS
-from soul.record import SessionRecord
-from soul.rows.overlap import HeldOut
+from soul.record import SessionRecord, record_hash
+from soul.rows.overlap import HeldOut, ScopedKey, group_keys
+from soul.rows.task_files import TaskRow
+from soul.task_types import GroupKey
 
 logger = logging.getLogger(__name__)
 SOURCES, ROWS, SAMPLES = "sources.json", "row_groups.json", "samples"
+
+
+@dataclass(frozen=True)
+class RowIdentity:
+    """The identity of a row, before it is shortened for a model."""
+
+    record: str  # a hash of the record without its index
+    keys: tuple[ScopedKey, ...] = ()  # the groups that the row is in
+
+    @classmethod
+    def from_row(cls, row: TaskRow) -> RowIdentity:
+        return cls(record_hash(row.row), tuple(group_keys(row)))
+
+    @classmethod
+    def from_json(cls, value: Any) -> RowIdentity:
+        """Read `to_json`; raises ValueError or TypeError if the value has another form."""
+        record, keys = value
+        return cls(str(record), tuple((scope, GroupKey(*key)) for scope, key in keys))
+
+    def to_json(self) -> Any:
+        return [self.record, self.keys]
 
 
 @dataclass(frozen=True)

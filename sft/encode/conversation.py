@@ -1,24 +1,19 @@
 """A record of a shard as a conversation: messages in the model's own roles, and which of them are trained.
 
-Layouts:
-
-    messages               a list of role and content. A rule for the source (train_roles.py) names the trained side,
-                           and for long conversations how many of the last turns stay turns
-    prompt with response   the prompt is a text or a list of messages; only the response is trained
-
-A message with `weight: 0` or `train: false` is context only. `tools` beside the messages go to the chat template.
+A rule for the source (train_roles.py) names the trained side, and for long conversations how many of the last turns
+stay turns. Of a prompt with a response, only the response is trained. A message with `weight: 0` or `train: false` is
+context only. `tools` beside the messages go to the chat template.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from sft.encode.messages import BadConversation, Turn, read_tools, read_turns
+from sft.encode.layouts import RESPONSES, Layout, turns_of
+from sft.encode.messages import BadConversation, Turn, read_tools
 from sft.encode.train_roles import ROLES, RoleRules, SourceRule, source_of
 
 SWAPPED = {"user": "assistant", "assistant": "user"}
-
-Layout = Literal["messages", "prompt_response"]
 
 
 @dataclass(frozen=True)
@@ -51,13 +46,16 @@ def read_conversation(record: Mapping[str, Any], layout: Layout, rules: RoleRule
     """The conversation of a row of a shard; `file` and `row` are for errors."""
     where = f"{file}, row {row}"
     source = source_of(record.get("data_source"))
-    tools = read_tools(record.get("tools"), where)
-    if layout == "prompt_response":
-        messages = _prompt(record, where)
-        conversation = Conversation(source, messages, (len(messages) - 1,), "response", tools=tools)
+    tools = record.get("tools")
+    if layout == "extra_info.messages":
+        tools = tools or (record.get("extra_info") or {}).get("tools")
+    tools = read_tools(tools, where)
+    if layout in RESPONSES:
+        turns = turns_of(record, layout, where)
+        conversation = Conversation(source, turns, (len(turns) - 1,), "response", tools=tools)
     else:
         rule = _rule(record, source, rules, file, row)
-        messages, trained = _sides(read_turns(record.get("messages"), f"{where}, field messages"), rule, where)
+        messages, trained = _sides(turns_of(record, layout, where), rule, where)
         conversation = Conversation(source, messages, trained, rule.role, rule.origin, tools)
     _check_trained(conversation, where)
     return conversation
@@ -123,18 +121,3 @@ def _fold_earlier_turns(turns: list[Turn], last: int, side: str) -> list[Turn]:
 
 def _line(turn: Turn) -> str:
     return f"{turn['role']}: {turn['content']}"
-
-
-def _prompt(record: Mapping[str, Any], where: str) -> list[Turn]:
-    prompt, response = record.get("prompt"), record.get("response")
-    if not isinstance(response, str):
-        raise BadConversation(f"{where}, field response: expected text, got {type(response).__name__}. Fix the row.")
-    if isinstance(prompt, str):
-        turns: list[Turn] = [{"role": "user", "content": prompt}]
-    else:
-        turns = [turn | {} for turn in read_turns(prompt, f"{where}, field prompt")]
-        if any(turn.pop("train", False) for turn in turns):
-            raise BadConversation(
-                f"{where}, field prompt: a turn is marked to be trained (weight or train), but only the response is."
-            )
-    return [*turns, {"role": "assistant", "content": response}]

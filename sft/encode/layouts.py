@@ -1,4 +1,4 @@
-"""The layouts in which corpora come, and their rows in the two forms that `conversation.py` reads.
+"""The columns of corpora: the layouts in which turns come, and columns that mean something that this run cannot do.
 
 messages, extra_info.messages    a list of role and content
 conversations                    ShareGPT: a list of from and value (or of role and content)
@@ -7,20 +7,23 @@ prompt, completion               the same in TRL's words; the completion may be 
 instruction, input, output       Alpaca: only the output is trained; perhaps a `history` of pairs
 text                             a whole document, all of which is trained (sft/encode/documents.py)
 
-A column `system` or `system_prompt` beside any of them but `text` is the system message of its row.
+A column `system` or `system_prompt` beside any of them but `text` is the system message of its row. A column that
+nothing here knows is a note of its writer (an id, a score) and is left alone. A known one that changes what should be
+trained, and is not supported, is an error: without it, the model would learn something else in silence.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from sft.encode import conversation
-from sft.encode.messages import BadConversation, parsed, read_turns, text_field
-from sft.formats.reading import BadShard
+from sft.encode.messages import BadConversation, Turn, parsed, read_turns, text_field
+from sft.formats.reading import BadShard, Record
+from soul.errors import SoulError
 
 Layout = Literal[
     "messages", "extra_info.messages", "conversations", "prompt_response", "prompt_completion", "alpaca", "text"
 ]
+RESPONSES: tuple[Layout, ...] = ("prompt_response", "prompt_completion", "alpaca")  # only the last turn is trained
 
 SYSTEM = ("system", "system_prompt")
 # Layout -> the columns that it must have, and those that it may have. A file has the first layout that fits.
@@ -46,6 +49,52 @@ _SPEAKERS = {
 }
 
 
+READ = ("data_source", "train_role", "tools", "extra_info.tools")  # if a file has them
+WITHOUT = "To train without it, write the file anew without the column (docs/sft_data.md#other-files)."
+
+_TEXT_ONLY = "this training run supports text only"
+_PAIRS = "pairs of a good and a bad answer are not supported; to train the good one, write it into messages"
+_RATED = "rated answers (KTO) are not supported; to train the good ones, keep their rows and leave out this column"
+_MASKS = "ready-made token ids and masks are not read; mark messages with weight: 0 or train: false"
+_ONE_TEMPLATE = "the template's arguments are the same for all rows: data.apply_chat_template_kwargs"
+_IN_TOOLS = "write the functions into a column `tools`"
+UNSUPPORTED: dict[str, str] = {
+    **dict.fromkeys("image images video videos audio audios multi_modal_data multi_modal_inputs".split(), _TEXT_ONLY),
+    **dict.fromkeys("chosen rejected".split(), _PAIRS),
+    "label": _RATED,
+    **dict.fromkeys("input_ids labels loss_mask assistant_masks completion_mask".split(), _MASKS),
+    **dict.fromkeys("enable_thinking chat_template_kwargs chat_template".split(), _ONE_TEMPLATE),
+    "functions": _IN_TOOLS,
+    "function_call": _IN_TOOLS,
+    "documents": "the template's argument `documents` is not passed on; write the documents into a message",
+    **dict.fromkeys(
+        "weight sample_weight".split(),
+        "weights of rows are not supported; set the passes per epoch with path:ratio, or weight: 0 in a message",
+    ),
+}
+
+
+class UnsupportedColumn(SoulError):
+    """A column means something that this training run cannot do; the message names file and column."""
+
+
+def check_columns(path: str, columns: Collection[str]) -> None:
+    """Check that no column of a file means something that is not supported."""
+    for name in columns:
+        reason = UNSUPPORTED.get(name)
+        # `label` alone is a note (the class of a text); beside a completion it rates the answer.
+        if name == "label" and not {"completion", "response"} & set(columns):
+            continue
+        if reason:
+            raise UnsupportedColumn(f"{path}: column {name!r}: {reason}. {WITHOUT}")
+
+
+def check_row(record: Record, where: str) -> None:
+    """As `check_columns` for one row of a JSON file, whose columns are known by its first rows only."""
+    if not UNSUPPORTED.keys().isdisjoint(record):
+        check_columns(where, record.keys())
+
+
 def find_layout(columns: Sequence[str], file: str) -> Layout:
     """The layout of a file with these columns."""
     for layout, (needed, _) in _COLUMNS.items():
@@ -65,26 +114,18 @@ def layout_columns(layout: Layout, columns: Sequence[str]) -> list[str]:
     return [*needed, *(name for name in optional if name in columns)]
 
 
-def standard_row(
-    record: Mapping[str, Any], layout: Layout, where: str
-) -> tuple[Mapping[str, Any], conversation.Layout]:
-    """A row of any layout but `text` in a form that `read_conversation` reads."""
-    assert layout != "text"
-    form: conversation.Layout = "prompt_response"
+def turns_of(record: Mapping[str, Any], layout: Layout, where: str) -> list[Turn]:
+    """The turns of a row of any layout but `text`, with its system message; of RESPONSES, the last is the response."""
     if layout == "conversations":
-        record, form = {**record, "messages": _from_sharegpt(record, where)}, "messages"
-    elif layout == "extra_info.messages":
-        holder = record.get("extra_info") or {}
-        tools = record.get("tools") or holder.get("tools")
-        record, form = {**record, "messages": holder.get("messages"), "tools": tools}, "messages"
-    elif layout == "prompt_completion":
-        record = {**record, "response": _completion(record.get("completion"), where)}
-    elif layout == "alpaca":
-        record = {**record, "prompt": _from_alpaca(record, where), "response": record.get("output")}
+        turns = read_turns(_from_sharegpt(record, where), f"{where}, field messages")
+    elif layout in RESPONSES:
+        turns = _prompt(_from_alpaca(record, where) if layout == "alpaca" else record.get("prompt"), where)
     else:
-        form = layout
-    system = _system(record, where)
-    return (_with_system(record, form, system, where) if system else record), form
+        holder = record if layout == "messages" else record.get("extra_info") or {}
+        turns = read_turns(holder.get("messages"), f"{where}, field messages")
+    if system := _system(record, where):
+        turns = _with_system(turns, system, where)
+    return [*turns, _response(record, layout, where)] if layout in RESPONSES else turns
 
 
 def _system(record: Mapping[str, Any], where: str) -> str:
@@ -95,21 +136,36 @@ def _system(record: Mapping[str, Any], where: str) -> str:
     return "".join(texts)
 
 
-def _with_system(record: Mapping[str, Any], form: conversation.Layout, system: str, where: str) -> Mapping[str, Any]:
-    """The row with its system message in front of its turns, unless they begin with the same one."""
-    field = "prompt" if form == "prompt_response" else "messages"
-    value = record.get(field)
-    if form == "prompt_response" and isinstance(value, str):
-        value = [{"role": "user", "content": value}]
-    turns = read_turns(value, f"{where}, field {field}")
+def _with_system(turns: list[Turn], system: str, where: str) -> list[Turn]:
+    """The turns after the system message, unless they begin with the same one."""
     if turns[0]["role"] not in ("system", "developer"):
-        turns = [{"role": "system", "content": system}, *turns]
-    elif turns[0]["content"] != system:
+        return [{"role": "system", "content": system}, *turns]
+    if turns[0]["content"] != system:
         raise BadConversation(
             f"{where}: the turns begin with a system message, and the row's column says another one. Remove one of "
             f"them, or leave the column out ({' or '.join(SYSTEM)})."
         )
-    return {**record, field: turns}
+    return turns
+
+
+def _prompt(prompt: Any, where: str) -> list[Turn]:
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    turns = read_turns(prompt, f"{where}, field prompt")
+    if any(turn.pop("train", False) for turn in turns):
+        raise BadConversation(
+            f"{where}, field prompt: a turn is marked to be trained (weight or train), but only the response is."
+        )
+    return turns
+
+
+def _response(record: Mapping[str, Any], layout: Layout, where: str) -> Turn:
+    response = record.get("output" if layout == "alpaca" else "response")
+    if layout == "prompt_completion":
+        response = _completion(record.get("completion"), where)
+    if not isinstance(response, str):
+        raise BadConversation(f"{where}, field response: expected text, got {type(response).__name__}. Fix the row.")
+    return {"role": "assistant", "content": response}
 
 
 def _from_sharegpt(record: Mapping[str, Any], where: str) -> list[dict[str, Any]]:

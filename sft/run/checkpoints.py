@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
-from torch.distributed.tensor import DTensor
 
 from ditto.config_checks.resume import choose_checkpoint
 from ditto.run import checkpoint
@@ -56,55 +55,30 @@ class Checkpoints:
         finite = torch.tensor(int(TrainedShards(self.engine.module).are_finite()))
         dist.all_reduce(finite, op=dist.ReduceOp.MIN)
         require_finite_weights(step, bool(finite), self.root)
-        start, needed, adapter = time.perf_counter(), self._bytes(), self._adapter()
+        start = time.perf_counter()
         if self.rank == 0:
             checkpoint.partial_dir(self.root)
         dist.barrier()  # the folder is there
         folder = self.root / checkpoint.PARTIAL / f"global_step_{step}"
-        with guarded_writes(self.root, lambda: needed):
+        with guarded_writes(self.root):
             self.engine.save_checkpoint(str(folder / "actor"), global_step=step, max_ckpt_to_keep=None)
             if self.rank == 0:
-                self._complete(folder, step, adapter)
+                self._complete(folder, step)
         if self.rank == 0:
             logger.info("saved step %d in %.1f s: %s", step, time.perf_counter() - start, self.root / folder.name)
 
-    def _complete(self, folder: Path, step: int, adapter: dict[str, torch.Tensor]) -> None:
+    def _complete(self, folder: Path, step: int) -> None:
         """Add what verl does not write, and publish: on rank 0, when the files of all ranks are there."""
-        from ditto.run.export import export_adapter, export_model
+        from ditto.run.export import export_model, export_saved_adapter
 
         (folder / "actor" / "ranks.json").write_text(json.dumps(dist.get_world_size()))
         self.data.write(folder)
         if self.lora is not None:
             (folder / "actor" / "lora_train_meta.json").write_text(json.dumps(self.lora))
-        if adapter and self.lora is not None:
-            export_adapter(folder, adapter, self.lora, str(self.config.model.path))
-        else:
-            export_model(folder, str(self.config.model.path))
+        export = export_saved_adapter if self.config.checkpoint.save_lora_only else export_model
+        export(folder, str(self.config.model.path))
         checkpoint.publish(self.root, step)
         checkpoint.prune(self.root, self.config.trainer.max_ckpt_to_keep)
-
-    def _adapter(self) -> dict[str, torch.Tensor]:
-        """LoRA's factors, joined from all ranks; empty if the checkpoint holds the whole model."""
-        from verl.utils.device import get_device_id
-
-        if not self.config.checkpoint.save_lora_only:
-            return {}
-        device = get_device_id()  # slices may be offloaded, and are joined on the device
-        return {
-            name: (value.to(device).full_tensor() if isinstance(value, DTensor) else value).cpu()
-            for name, value in self.engine.module.state_dict().items()
-            if ".lora_" in name
-        }
-
-    def _bytes(self) -> float:
-        """About how many bytes a checkpoint takes: all ranks' slices of model and optimizer, and the exported model."""
-        alone = self.config.checkpoint.save_lora_only
-        saved = (each for each in self.engine.module.parameters() if each.requires_grad or not alone)
-        parameters = sum(_local_bytes(parameter) for parameter in saved)
-        moments = (value for state in self.engine.optimizer.state.values() for value in state.values())
-        total = torch.tensor([2.0 * parameters + sum(_local_bytes(value) for value in moments)], dtype=torch.float64)
-        dist.all_reduce(total)
-        return float(total)
 
     def load_checkpoint(self) -> int:
         """Load the checkpoint that the launcher of the first node has chosen. Returns its step; 0: there is none."""
@@ -140,12 +114,6 @@ def check_shared(root: Path) -> None:
             "folder of the first node, so the checkpoints would lack what is trained there. Put OUTPUT_DIR on a disk "
             "that all nodes share."
         )
-
-
-def _local_bytes(value: Any) -> int:
-    """Bytes of this rank's slice of a tensor; 0 for a number."""
-    tensor = value.to_local() if isinstance(value, DTensor) else value
-    return int(tensor.nbytes) if isinstance(tensor, torch.Tensor) else 0
 
 
 def choose(config: DictConfig) -> checkpoint.ResumeChoice:

@@ -18,7 +18,7 @@ from torch.distributed.run import parse_args, run
 
 from ditto.run import checkpoint
 from ditto.run.run_folder import write_failure
-from ditto.run.stop_signals import EXIT_CODES, STOP, handled_signals, signal_name
+from ditto.run.stop_signals import EXIT_CODES, handled_signals, signal_name
 from ditto.settings import BadConfig
 from sft.run import stop
 from soul.cli import logs
@@ -68,7 +68,7 @@ def run_ranks(config: DictConfig, program: Sequence[str], resume_from: Path | No
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we report failures ourselves
     root = Path(config.trainer.default_local_dir).absolute()
     os.environ |= {stop.LAUNCHER_VARIABLE: str(os.getpid()), RESUME_VARIABLE: str(resume_from or "")}
-    signals = ",".join(signal.Signals(number).name for number in handled_signals())
+    signals = ",".join(number.name for number in handled_signals())
     arguments = [f"--shutdown-timeout={int(config.run.save_on_signal_s)}", f"--signals-to-handle={signals}"]
     logger.info("starting %d processes on this node", config.trainer.n_gpus_per_node)
     try:
@@ -121,12 +121,11 @@ def _stopped(number: int, root: Path) -> str:
 def _topology(config: DictConfig) -> list[str]:
     """torchrun's arguments: a single node, or this node's place among several."""
     devices, nodes = f"--nproc-per-node={config.trainer.n_gpus_per_node}", int(config.trainer.nnodes)
-    signals = f"--signals-to-handle={','.join(number.name for number in STOP)}"
     if nodes == 1:
-        return ["--standalone", signals, devices]
+        return ["--standalone", devices]
     host, port = os.environ["MASTER_ADDR"], os.environ.get("MASTER_PORT") or "29500"
     first_node = [f"--master-addr={host}", f"--master-port={port}", f"--rdzv-conf=timeout={FIRST_NODE_S}"]
-    return [signals, devices, f"--nnodes={nodes}", f"--node-rank={node_rank(config)}", *first_node]
+    return [devices, f"--nnodes={nodes}", f"--node-rank={node_rank(config)}", *first_node]
 
 
 def node_rank(config: DictConfig) -> int:

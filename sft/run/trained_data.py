@@ -18,6 +18,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
+from sft.corpus.order import SHUFFLE
 from sft.corpus.sources import SftDataSettings
 from sft.corpus.split import Corpus, CorpusFile
 from soul.errors import SoulError, one_line
@@ -61,6 +62,7 @@ class TrainedData:
         """The data of a run with this config and training split."""
         made_by = {f"data.{name}": value for name, value in settings.model_dump(mode="json", exclude=_PLACES).items()}
         order, kept = ({key: OmegaConf.select(config, key) for key in keys} for keys in (_ORDER, _KEPT))
+        order["shuffle"] = SHUFFLE
         made_by[_TOKENIZER] = corpus.tokenizer
         base = str(config.model.path) if config.checkpoint.save_lora_only else None
         return cls(_texts(order), list(corpus.files), _texts(made_by), _texts(kept), base)

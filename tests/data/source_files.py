@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from data import train
+from soul.testing import FakeOpenAI
 from tests.soul.samples import DATA
 
 
@@ -36,3 +38,9 @@ def table_of(printed: str) -> dict[str, list[str]]:
         else:
             table[list(table)[-1]][-1] += f" {cells[-1]}"
     return table
+
+
+def build_training(fake: FakeOpenAI, sources: Path, task: str, *words: str) -> int:
+    """Run `python -m data.train` for one task, with a stand-in for all models, into `out` beside the sources."""
+    where = (f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1")
+    return train.main([str(sources), "--out", str(sources.parent / "out"), "--tasks", task, *words, *where])

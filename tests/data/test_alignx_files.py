@@ -84,10 +84,10 @@ def test_one_file_gives_one_set_and_no_row_is_a_coin_flip(tmp_path, form):
         build = BUILDS[name]
         match = build.find(tmp_path)
         assert match.form is not None and [file.stem for file in match.files] == [f"Reddit_{word}"]
-        built = alignx.build(build.arguments(match, tmp_path / "out.parquet"))
+        built = alignx.BUILDER.build(build.arguments(match, tmp_path / "out.parquet"))
         (row,) = pq.read_table(tmp_path / "out.parquet")["extra_info"].to_pylist()
         assert row["raw_prompt"] == f"{word} one?" and sum(built.left_out.values()) == 1
     words = [str(next((tmp_path / "alignx").rglob("Reddit_DEMO*"))), "--out", str(tmp_path / "out.parquet")]
     with pytest.raises(ValueError, match=r"no row is left: 2 \(without earlier comments\)"):
-        alignx.build(["convert", *words, "--set", "alignx_ugc"])
+        alignx.BUILDER.build(["convert", *words, "--set", "alignx_ugc"])
     assert BUILDS["alignx_history16"].find(tmp_path).form is None

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data import paratomi
 from data.check import main, reports
-from data.paratomi import build as build_paratomi
 from data.rows import write_rows
 from soul.rows.overlap import HeldOut
 from soul.rows.task_files import parse_row, read_rows
@@ -88,8 +88,8 @@ def test_rows_of_the_originals_extra_tasks_are_left_out_and_counted(
 @needs_records
 def test_paraphrases_of_evaluation_stories_are_found(tmp_path: Path) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    build_paratomi(["convert", str(PARATOMI / "percept_tomi_sample.csv"), "--out", str(val)])
-    build_paratomi(["convert", str(PARATOMI / "paraphrased_tomi_test.txt"), "--out", str(train)])
+    paratomi.BUILDER.build(["convert", str(PARATOMI / "percept_tomi_sample.csv"), "--out", str(val)])
+    paratomi.BUILDER.build(["convert", str(PARATOMI / "paraphrased_tomi_test.txt"), "--out", str(train)])
     (report,) = reports(str(train), HeldOut(read_rows([str(val)])))
     # Six of the sample's twelve stories are in the part of the test file that we have; nobody else has their cast.
     assert report.overlap is not None and (len(report.overlap.rows), report.overlap.groups) == (10, 6)

@@ -50,7 +50,7 @@ def rows_of(path):
 @needs_records
 def test_real_scenes_come_back_as_they_were(tmp_path, capsys):
     out = tmp_path / "val.parquet"
-    coser.main(["convert", str(TEST_SET), str(TRAINING), "--out", str(out)])
+    coser.BUILDER.main(["convert", str(TEST_SET), str(TRAINING), "--out", str(out)])
     sources = [*json.loads(TEST_SET.read_text()), *json.loads(TRAINING.read_text())]
     rows = rows_of(out)
     assert len(rows) == len(sources) and f"rows={len(rows)}\n" in capsys.readouterr().out

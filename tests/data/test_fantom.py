@@ -28,16 +28,6 @@ def test_the_shuffled_answer_is_still_the_gold_answer():
         assert r["question_type"] == f"tom:belief:{r['missed_info_accessibility']}:multiple-choice"
 
 
-@needs_records
-def test_rows_do_not_depend_on_the_order_or_number_of_files():
-    together = fantom.convert(FILES)
-    assert fantom.convert(FILES[::-1]) == together
-    alone = {(r["context"], r["question"], r["tom_type"]): r["correct_answer"] for r in fantom.convert(FILES[2:3])}
-    shared = [r for r in together if (r["missed_info_accessibility"], r["tom_type"]) == ("inaccessible", "first-order")]
-    assert len(alone) == len(shared)
-    assert all(alone[r["context"], r["question"], r["tom_type"]] == r["correct_answer"] for r in shared)
-
-
 def test_overlapping_excerpts_are_one_conversation():
     contexts = [
         f"Ann: Hi.\n{LONG}",

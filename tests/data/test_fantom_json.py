@@ -29,7 +29,7 @@ def saved(folder: Path, found: list[dict[str, Any]]) -> Path:
 
 def rows(folder: Path, *arguments: str, conversations: int = 1) -> list[TaskRow]:
     out = folder / "out.parquet"
-    fantom.build(["convert", str(saved(folder, entries(conversations))), *arguments, "--out", str(out)])
+    fantom.BUILDER.build(["convert", str(saved(folder, entries(conversations))), *arguments, "--out", str(out)])
     return read_rows([str(out)])
 
 
@@ -78,7 +78,7 @@ def test_the_place_of_the_right_belief_is_shuffled_by_seed(tmp_path: Path) -> No
 def test_a_split_shares_no_conversation(tmp_path: Path) -> None:
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
     arguments = ["convert", str(saved(tmp_path, entries(9))), "--test-conversations", "4"]
-    built = fantom.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
+    built = fantom.BUILDER.build([*arguments, "--train-out", str(train), "--val-out", str(val)])
     assert [file.rows for file in built.files] == [100, 80]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
 

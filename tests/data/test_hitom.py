@@ -159,7 +159,7 @@ def test_generation_depends_on_its_arguments_alone():
 
 @needs_records
 def test_convert_writes_the_benchmark(tmp_path, capsys):
-    hitom.main(["convert", str(RECORDS), "--out", str(tmp_path / "all.parquet")])
+    hitom.BUILDER.main(["convert", str(RECORDS), "--out", str(tmp_path / "all.parquet")])
     assert "rows=380" in capsys.readouterr().out
     frame = pd.read_parquet(tmp_path / "all.parquet")
     assert set(frame["data_source"]) == {"hitom"}

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data import mirrorbench_train, train
+from data import mirrorbench_train
 from data.mirrorbench_train import Dialogue, read
 from data.model_stages import Item
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json, ServerError
-from tests.data.source_files import write_json, write_lines
+from tests.data.source_files import build_training, write_json, write_lines
 
 GOAL = "The user is after practical advice. The user writes briefly and politely."
 
@@ -124,8 +124,7 @@ def test_draws_are_spread_over_turns_and_topics():
 
 
 def run(fake: FakeOpenAI, sources: Path, *words: str) -> int:
-    where = (f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1")
-    return train.main([str(sources), "--out", str(sources.parent / "out"), "--tasks", "mirrorbench", *words, *where])
+    return build_training(fake, sources, "mirrorbench", *words)
 
 
 def evaluation(corpora: Path) -> None:

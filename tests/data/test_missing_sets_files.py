@@ -35,7 +35,7 @@ def test_a_chain_gives_a_row_for_each_link_after_the_first(tmp_path):
     shuffled = {"a": "does this 1", "b": "runs 1", "c": "does that 1", "d": "does nothing 1"}
     links = [link(0), link(1, options_out_of_order=shuffled), link(2), link(3, disturbance=[]), link(4)]
     path, out = write_json(tmp_path / "finally_examples_Ponds.json", book(*links)), tmp_path / "out.parquet"
-    built = behavior_chain.build(["convert", str(path), "--out", str(out)])
+    built = behavior_chain.BUILDER.build(["convert", str(path), "--out", str(out)])
     assert built.left_out == {behavior_chain.NO_OPTIONS: 1}
     rows = read_rows([str(out)])
     assert [row.row.current_context for row in rows] == ["Scene 1.", "Scene 2.", "Scene 4."]
@@ -74,7 +74,7 @@ def test_scales_come_from_the_prompt_and_from_all_answers(tmp_path):
     assert {r["study_id"] for r in unseen.records} == {"s2"}
     assert {r["study_id"] for r in socsci210.convert([lines, mapping], "seen").records} == {"s1"}
     out = tmp_path / "out.parquet"
-    socsci210.build(["convert", str(lines), "--out", str(out)])
+    socsci210.BUILDER.build(["convert", str(lines), "--out", str(out)])
     assert len(read_rows([str(out)])) == 8
 
 

@@ -61,7 +61,7 @@ def test_questions_whose_options_are_images_are_left_out(tmp_path, capsys):
     records, left_out, *_ = mistakes.convert(sources)
     assert left_out == {"all options are images": 2}
     assert [record["id"] for record in records] == ["8_B", "8_D"]
-    mistakes.main(["convert", *map(str, sources), "--out", str(tmp_path / "out.parquet")])
+    mistakes.BUILDER.main(["convert", *map(str, sources), "--out", str(tmp_path / "out.parquet")])
     shown = capsys.readouterr().out
     assert "left out: 2 (all options are images)" in shown and "with the description of an image: 2" in shown
     rows = read_rows([str(tmp_path / "out.parquet")])
@@ -72,11 +72,13 @@ def test_whole_questions_are_drawn(tmp_path):
     questions = [{**QUESTION, "QuestionId": str(n), "QuestionText": f"What is {n}?"} for n in range(9)]
     sources = [*map(str, tables(tmp_path, *questions))]
     train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
-    built = mistakes.build(["convert", *sources, "--rows", "7", "--train-out", str(train), "--val-out", str(val)])
+    built = mistakes.BUILDER.build(
+        ["convert", *sources, "--rows", "7", "--train-out", str(train), "--val-out", str(val)]
+    )
     assert [file.rows for file in built.files] == [12, 6]
     assert not HeldOut(read_rows([str(val)])).overlaps(read_rows([str(train)]))
-    alone = mistakes.build(["convert", *sources, "--rows", "7", "--out", str(tmp_path / "out.parquet")])
+    alone = mistakes.BUILDER.build(["convert", *sources, "--rows", "7", "--out", str(tmp_path / "out.parquet")])
     assert pq.read_table(tmp_path / "out.parquet") == pq.read_table(val)
     assert alone.left_out["in questions that were not drawn"] == 12
-    mistakes.build(["convert", *sources, "--rows", "7", "--seed", "5", "--out", str(tmp_path / "out.parquet")])
+    mistakes.BUILDER.build(["convert", *sources, "--rows", "7", "--seed", "5", "--out", str(tmp_path / "out.parquet")])
     assert pq.read_table(tmp_path / "out.parquet") != pq.read_table(val)

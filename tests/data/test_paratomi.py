@@ -10,8 +10,6 @@ from tests.data.source_files import needs
 from tests.soul.samples import DATA
 
 TEXT = DATA / "paratomi" / "paraphrased_tomi_test.txt"
-TRAINING = DATA / "paratomi" / "train_sample.txt"
-TABLE = DATA / "paratomi" / "percept_tomi_sample.csv"
 needs_records = needs(TEXT)
 
 
@@ -36,15 +34,6 @@ def test_without_a_trace_the_wording_tells_the_type(tmp_path):
     assert {worded["qType"] for _, worded in pairs} == {"first_order", "second_order", "memory", "reality"}
     assert all(traced["qType"].startswith(worded["qType"]) for traced, worded in pairs)
     assert [{**traced, "qType": ""} for traced, _ in pairs] == [{**worded, "qType": ""} for _, worded in pairs]
-
-
-@needs_records
-def test_the_documented_training_file_shares_no_story_with_the_evaluation():
-    evaluation = {key(record) for record in paratomi.convert(TABLE)}
-    training = {key(record) for record in paratomi.convert(TRAINING)}
-    assert len(training) > 50 and not training & evaluation
-    assert len({key(record) for record in paratomi.convert(TEXT)} & evaluation) >= len(evaluation) / 2
-    assert "convert train.txt" in paratomi.__doc__ and "convert paraphrased_tomi_test.txt" not in paratomi.__doc__
 
 
 def test_one_story_in_other_words_has_the_same_key():

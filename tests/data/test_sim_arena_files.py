@@ -103,7 +103,7 @@ def test_real_records_become_rows_that_can_be_played(kind, tmp_path, capsys):
     source = DATA / f"sim_{kind}"
     if not source.exists():
         pytest.skip(f"no benchmark records at {source} (SOUL_DATA_SOURCES)")
-    sim_arena.main(["convert", kind, str(source), "--out", str(tmp_path / "all.parquet")])
+    sim_arena.BUILDER.main(["convert", kind, str(source), "--out", str(tmp_path / "all.parquet")])
     records, task, queries = pq.read_table(tmp_path / "all.parquet").to_pylist(), TASKS[kind], 0
     annotations = json.loads(next(source.glob("*_benchmarking.json")).read_text())
     for record in records:

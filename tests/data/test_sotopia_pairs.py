@@ -1,7 +1,6 @@
 """Sotopia's training pairs: every pair meets its environment's constraints, from each form of the source."""
 
 import ast
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -96,13 +95,3 @@ def test_the_published_environments_get_five_pairs_each():
             assert low <= people[record[f"{position}_name"]]["age"] <= high
     pairs = {(r["env_id"], frozenset((r["agent1_name"], r["agent2_name"]))) for r in rows.records}
     assert len(pairs) == len(rows.records)
-
-
-def test_environments_without_two_goals_are_counted(tmp_path):
-    path = write_lines(
-        tmp_path / "all.jsonl", environment(), environment(env_id="e2", agent_goals=["One."]), *PEOPLE, *PAIRS
-    )
-    rows = sotopia_pairs.convert([path])
-    assert rows.left_out == {"environments without two goals": 1} and len(rows.records) == 4
-    assert rows.notes == ["environments with fewer than 5 pairs: 1"]
-    assert json.dumps(rows.records)

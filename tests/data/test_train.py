@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from data import check, rows, train
+from data import check, train
 from data.training import building
 from data.training.table import TRAINING
 from ditto.launching.variables import rl_words
 from soul import examples
 from soul.errors import BadSettings
 from soul.rows import data_card as card
-from soul.rows.overlap import HeldOut
 from soul.rows.review import BY_HAND, Review
 from soul.rows.task_files import read_rows
 from tests.data.source_files import table_of, write_json
@@ -66,18 +65,6 @@ def test_each_source_that_is_there_gives_a_file_with_a_card(sources, capsys):
     assert "4 training files built" in printed
 
 
-@needs_records
-def test_a_bad_source_costs_its_own_file_only(sources, capsys):
-    (sources / "paratomi" / "train.txt").write_text("1 Mia entered the hall.\n3 A line is missing.\n")
-    code, table, _ = build(sources, capsys, "--tasks", "paratomi,lifechoices,userllm,mistakes")
-    assert code == 1 and [table[name][0] for name in table] == ["failed", "built", "no source", "failed"]
-    told = table["paratomi"][-1].replace(" ", "")  # a long path is broken anywhere
-    assert "train.txt:line2:expectedasentencenumbered2" in told
-    assert "put train_rand_split.jsonl" in table["userllm"][-1]
-    assert "drawn for --val-out" in table["mistakes"][-1]  # the sample is smaller than the test set
-    assert not file_of(sources, "paratomi").exists()
-
-
 def test_training_shares_no_story_with_either_test_of_paratomi(tmp_path, capsys):
     def block(who: str, question: str = "Where is the hat really?") -> str:
         told = (f"{who} entered the attic.", "The hat is in the box.", f"{who} moved the hat to the crate.")
@@ -97,22 +84,6 @@ def test_training_shares_no_story_with_either_test_of_paratomi(tmp_path, capsys)
     about = card.read(file_of(tmp_path / "sources", "paratomi"))
     assert about is not None and about.contamination.rows == 2
     assert set(about.contamination.against) == {"paratomi_val.parquet", "paratomi_paraphrased_val.parquet"}
-
-
-@pytest.mark.parametrize("extra", [0, 1])
-def test_a_batch_of_evaluated_rows_alone_is_left_out(tmp_path, extra, monkeypatch):
-    monkeypatch.setattr(building, "_BATCH", 2)
-    records = [{"index": number, **examples.load("paratomi").record(number)} for number in range(4 + extra)]
-    rows.write_rows(tmp_path / "all.parquet", "paratomi", records)
-    rows.write_rows(tmp_path / "test.parquet", "paratomi", records[:4])
-    held_out = HeldOut(read_rows([str(tmp_path / "test.parquet")]))
-    out = tmp_path / "kept.parquet"
-    if extra:
-        kept = building.copy_kept(tmp_path / "all.parquet", out, held_out)
-        assert kept.rows == 1 == len(read_rows([str(out)])) and kept.left_out_rows == 4
-    else:
-        with pytest.raises(ValueError, match="every one of its 4 rows"):
-            building.copy_kept(tmp_path / "all.parquet", out, held_out)
 
 
 def test_a_dry_run_says_what_to_get_and_writes_nothing(tmp_path, capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data import train, twinvoice_train
+from data import twinvoice_train
 from data.builder_cli import Built
 from data.model_stages import Item
 from data.twinvoice_people import read
@@ -20,7 +20,7 @@ from soul.rows import data_card as card
 from soul.rows.review import Review
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
-from tests.data.source_files import write_lines
+from tests.data.source_files import build_training, write_lines
 
 FILLER = "I was at the market in the morning and there were so many people with number {} on the way home"
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
@@ -65,9 +65,7 @@ def script(request):
 
 
 def run(fake: FakeOpenAI, folder: Path, *words: str) -> int:
-    where = (f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1")
-    out = folder.parents[1] / "out"
-    return train.main([str(folder.parent), "--out", str(out), "--tasks", "twinvoice", *words, *where])
+    return build_training(fake, folder.parent, "twinvoice", *words)
 
 
 def test_both_stages_keep_what_needs_the_history_and_count_the_rest(folder, capsys, monkeypatch):
@@ -125,7 +123,7 @@ def test_an_answer_in_the_history_is_removed_from_it(folder, tmp_path):
     with FakeOpenAI(script) as fake:
         models = [f"judge.base_url={fake.url}", "judge.api_key_env=none"]
         words = ["convert", str(path), "--out", str(tmp_path / "o.parquet"), "--stages", str(tmp_path / "s")]
-        built: Built = twinvoice_train.build([*words, "--models", *models])
+        built: Built = twinvoice_train.BUILDER.build([*words, "--models", *models])
     assert built.notes == ("removed: 1 (lines of the history with the right reply)",)
     (row,) = read_rows([str(tmp_path / "o.parquet")])
     assert len(row.row.conversation_history) == 13

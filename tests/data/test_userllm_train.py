@@ -4,11 +4,11 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from data import train, userllm, userllm_train
+from data import userllm, userllm_train
 from soul.rows import data_card as card
 from soul.rows.task_files import read_rows
 from soul.testing import FakeOpenAI, Json
-from tests.data.source_files import write_lines
+from tests.data.source_files import build_training, write_lines
 from tests.data.test_userllm_intents import FIXED, talk
 from tests.published import KEPT
 
@@ -38,15 +38,11 @@ def test_prism_is_a_third_and_no_evaluated_user_is_asked_about(tmp_path, capsys,
             return Json({"intent": "Ask do bees number 9 see red."})
         return Json({"intent": "Learn what bees perceive." if "number 8" in text else FIXED})
 
-    def run(fake: FakeOpenAI, *words: str) -> int:
-        where = (f"judge.base_url={fake.url}", "judge.api_key_env=none", "judge.max_attempts=1")
-        return train.main([str(folder.parent), "--out", str(tmp_path / "out"), "--tasks", "userllm", *words, *where])
-
     with FakeOpenAI(script) as fake:
-        assert run(fake) == 0
+        assert build_training(fake, folder.parent, "userllm") == 0
         assert len(fake.requests) == 9 + 2  # two sentences are asked for once more
         assert not any("number 0 " in request.text for request in fake.requests)
-        assert run(fake) == 0 and len(fake.requests) == 11
+        assert build_training(fake, folder.parent, "userllm") == 0 and len(fake.requests) == 11
     out = tmp_path / "out" / "sim_rl_data" / "userllm_rl_train.parquet"
     rows = [row.row for row in read_rows([str(out)])]
     assert Counter(row.source for row in rows) == {"commonsense_qa": 16, "natural_questions": 16, "prism": 16}

@@ -83,9 +83,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(tiny: Path, disk: Path) -> N
     process = sft_run.start(tiny, name, 500, "trainer.save_freq=1", "trainer.max_ckpt_to_keep=null")
     assert process.wait(300) == 1
     text = (tiny / f"{name}.log").read_text()
-    assert f"OutOfSpace: no space left in {disk.resolve()}, needs about 0.1 GB" in text or (
-        f"OutOfSpace: no space left in {tiny}/{name}, needs about 0.1 GB" in text
-    )
+    assert any(f"OutOfSpace: no space left in {folder}." in text for folder in (disk.resolve(), tiny / name))
     assert "Traceback" not in text and not (disk / ".partial").exists() and facts(disk).state == "failed"
     saved = saved_steps(disk)
     assert saved

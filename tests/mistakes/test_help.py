@@ -39,7 +39,8 @@ def called_as(module: str) -> str:
 def test_a_command_has_help(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = called_as(module)
     try:
-        code = importlib.import_module(module).main(["--help"])
+        program = importlib.import_module(module)
+        code = getattr(program, "BUILDER", program).main(["--help"])
     except SystemExit as end:
         code = end.code
     except NotInstalled as error:

@@ -141,7 +141,9 @@ def test_a_mistake_is_one_paragraph(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before, mistake = sorted(places["tmp"].rglob("*")), mistake.at(places)
-    assert_one_paragraph(run_in_process(importlib.import_module(module).main, mistake, monkeypatch, capsys), mistake)
+    program = importlib.import_module(module)
+    main = getattr(program, "BUILDER", program).main
+    assert_one_paragraph(run_in_process(main, mistake, monkeypatch, capsys), mistake)
     assert list(tmp_path.iterdir()) == [] and sorted(places["tmp"].rglob("*")) == before
 
 

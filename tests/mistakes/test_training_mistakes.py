@@ -6,6 +6,7 @@ test_rl_rules.py beside it.
 """
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from ditto.launching.compose import load_config
 from ditto.model.model_folder import BadModel, check_weights, load_chat
 from sft import launch as sft_launch
 from soul import tasks
+from soul.cli.error_border import USER_ERROR
 from soul.testing import FakeOpenAI, Json
 from tests.mistakes import training_places
 from tests.mistakes.mistake import SECRET, Mistake, assert_one_paragraph, run_as_process, run_in_process
@@ -230,6 +232,40 @@ def test_any_name_reaches_the_config_as_it_is(name: str, tmp_path: Path, monkeyp
     assert (sft.run.dir, sft.data.dir, sft.model.path) == (f"{folder}/{name}", str(folder), str(folder))
     monkeypatch.setenv("TRAIN_FILES", "'my rows.parquet' b=c.parquet")
     assert list(load_config(["--task", "hitom"]).data.train_files) == ["my rows.parquet", "b=c.parquet"]
+
+
+def good_words(places: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of a good dry run."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return list(Mistake(RL_GOOD, []).at(places).words)
+
+
+@pytest.mark.parametrize(("objective", "sequences"), [("ditto", 96), ("ditto_no_feedback_loss", 64)])
+def test_a_good_dry_run_prints_the_plan(
+    objective: str,
+    sequences: int,
+    places: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [f"algorithm.objective={objective}", "trainer.total_training_steps=null", "trainer.total_epochs=7"]
+    assert launch.main([*good_words(places, monkeypatch), *words]) == 0
+    shown = capsys.readouterr().out
+    of_a_step = ("32 sessions", "64 generations", f"{sequences} training sequences", "2 optimizer updates")
+    for part in (objective, "4 train (hitom 4)", *of_a_step, "up to 32 calls", places["judge"]):
+        assert part in shown, shown
+    assert re.search(r"steps +7\n", shown), shown
+
+
+def test_a_ray_cluster_that_does_not_answer_is_named(
+    places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray itself tries for minutes. (Nothing listens on port 1.)"""
+    words = [word for word in good_words(places, monkeypatch) if word != "+dry_run=true"]
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert launch.main(words) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert "BadCluster: " in shown and "there is no Ray cluster at " in shown and "RAY_ADDRESS=local" in shown
 
 
 def test_the_launcher_passes_on_the_exit_code_and_leaves_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ditto.memory.estimate import GIB
 from ditto.settings import BadConfig
 from sft.config_checks import check_config
 from sft.launch import config_of
-from sft.memory_plan import check_memory
+from sft.preflight import check_memory
 from tests.ditto.memory.qwen3 import saved, text
 
 LONGEST = 24576
@@ -76,9 +76,3 @@ def test_what_does_not_fit_into_the_memory_of_a_cpu_is_refused(
 ) -> None:
     with pytest.raises(BadConfig, match=r"of which a run may use 90%.*less than 8,192 tokens.*lora_rank=32"):
         fitted(monkeypatch, real_model, 4, 8192)
-
-
-@pytest.mark.parametrize("key", ["data.max_token_len_per_gpu", "model.enable_gradient_checkpointing"])
-def test_a_gpu_chooses_nothing(key: str) -> None:
-    with pytest.raises(BadConfig, match=key):
-        check_config(config_of(["platform=gpu", "data.train_files=a.parquet", f"{key}=null"]))

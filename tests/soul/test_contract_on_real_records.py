@@ -3,11 +3,11 @@
 The records lie outside of the repository (`samples.DATA`); what is absent is skipped, and says so.
 """
 
-import importlib
 import random
 
 import pytest
 
+from data.builder_cli import builder_of
 from data.sources import BUILDS
 from soul import examples
 from soul.examples.contract import CHECKS, check_the_oracle_gets_full_marks
@@ -35,8 +35,7 @@ def test_the_contract(name, sources, tmp_path):
     found, out = BUILDS[name].find(sources), tmp_path / "rows.parquet"
     if not found.files:
         pytest.skip(f"no real records of {name}")
-    builder = importlib.import_module(f"data.{BUILDS[name].builder}")
-    builder.build([*BUILDS[name].arguments(found, out), *FEWER.get(name, ())])
+    builder_of(BUILDS[name].builder).build([*BUILDS[name].arguments(found, out), *FEWER.get(name, ())])
     items = read_rows([str(out)])
     assert {item.task.name for item in items} == {TASKS[name]}
     example, row = examples.load(TASKS[name]), random.Random(name).choice(items).row

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sft.corpus.order import Order, Part, Permutation
+from sft.corpus.order import Order, Part
 
 ratios = st.sampled_from([Fraction(n) for n in ("1", "2", "3", "0.5", "1.5", "0.3", "2.7", "0.01")])
 sizes = st.lists(st.tuples(st.integers(0, 60), ratios), min_size=1, max_size=5).filter(lambda s: any(n for n, _ in s))
@@ -20,23 +20,6 @@ def order_of(made: list[tuple[int, Fraction]], seed: int = 0) -> Order:
         parts.append(Part(first, count, ratio))
         first += count
     return Order(parts, seed)
-
-
-@given(st.integers(1, 5000), st.integers(0, 5))
-def test_a_permutation_has_every_number_once(size: int, key: int) -> None:
-    assert sorted(Permutation(size, key).at(np.arange(size)).tolist()) == list(range(size))
-
-
-def test_a_large_permutation_has_no_trace_of_the_old_order() -> None:
-    size = 100_000_000  # nothing of this size is held: places are computed one by one
-    places = np.arange(50_000)
-    for start in (0, 1_234_567, size - 50_000):
-        found = Permutation(size, 7).at(places + start)
-        assert len(set(found.tolist())) == len(places)
-        assert abs(np.corrcoef(places, found)[0, 1]) < 0.02
-        assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.02
-        counts, _ = np.histogram(found, bins=50, range=(0, size))
-        assert ((counts - 1000) ** 2 / 1000).sum() < 94  # 49 degrees of freedom: 0.01 %
 
 
 @given(sizes, st.integers(0, 4), st.integers(0, 3))

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sft.corpus import tokenize as tokenising
-from sft.corpus.columns import UnsupportedColumn
 from sft.corpus.row_encoder import EmptyCorpus, RowEncoder
 from sft.corpus.store import SequenceWriter
 from sft.corpus.tokenize import TokenisingFailed
+from sft.encode.layouts import UnsupportedColumn
 from sft.encode.messages import BadConversation
 from sft.encode.sequence import EncodedSequence, TooLong
 from sft.encode.train_roles import UnknownSource
@@ -268,20 +268,6 @@ def test_rows_without_a_trained_turn(tmp_path: Path) -> None:
     write(tmp_path / "train_shard_0.parquet", [row(0), row(1, "chat", turns=1), row(2, "chat", turns=1)])
     with pytest.raises(BadConversation, match="'chat': none of its 2 rows.*a column train_role"):
         opened(tmp_path)
-
-
-def test_the_role_of_a_source_over_several_shards(tmp_path: Path) -> None:
-    empty = row(0, "chat")
-    empty["messages"][1]["content"] = ""
-    write(tmp_path / "train_shard_0.parquet", [empty])  # nothing of this shard tells the role
-    write(tmp_path / "train_shard_1.parquet", [row(1, "chat"), row(2)])
-    write(tmp_path / "train_shard_2.parquet", [row(3, "chat") | {"train_role": "assistant"}])
-    write(tmp_path / "train_shard_3.parquet", [row(4) | {"train_role": "human"}])
-    corpus = opened(tmp_path, bad_rows="drop")
-    assert {name: dict(counts.roles) for name, counts in corpus.sources.items()} == {
-        "chat": {"assistant (known source)": 1, "assistant (train_role column)": 1},
-        "mine": {"assistant (data.default_train_role)": 1, "human (train_role column)": 1},
-    }
 
 
 def test_a_source_without_a_rule_is_an_error(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from sft.distill.heldout import RowIdentity
 from sft.distill.sample import Unusable, digest, normalised, seat_fingerprints, trainable
+from sft.distill.sampling import RowIdentity
 from soul import examples
 from soul.rows.near_text import NEAR
 from soul.rows.overlap import HeldOut

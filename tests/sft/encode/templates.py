@@ -11,24 +11,12 @@ from recipe.demo.tiny_model import build_tokenizer
 from sft.encode.messages import Turn
 from sft.encode.rendering import ChatEncoder, Tools
 from sft.encode.sequence import EncodedSequence
+from tests.soul.chat.families import CHATML, LLAMA3, SMOLLM
 
 WORDS = [
     "system user assistant You are a helpful model. <think> </think> I was born in spring; and you?",
     "hello there, how do you do? I am fine. \n\nWell then:\n- one\n- two\t three  four",
 ]
-
-PLAIN = """{% for m in messages %}<|im_start|>{{ m['role'] }}
-{{ m['content'] }}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
-
-# A system message where the conversation brings none, as in Qwen2.5.
-SYSTEM_DEFAULT = (
-    """{% if messages[0]['role'] != 'system' %}<|im_start|>system
-You are a helpful model.<|im_end|>
-{% endif %}"""
-    + PLAIN
-)
 
 # Thinking stays only in turns after the last question, which get an empty one where they have none, as in Qwen3. It
 # reads the first message's role, so it has no rendering of an empty conversation.
@@ -48,13 +36,6 @@ STRIPS_THINKING = """{% set ns = namespace(last=messages|length - 1) %}{% if mes
 </think>
 
 {% endif %}{% endif %}"""  # noqa: E501
-
-# A token for the beginning, roles as special tokens, text trimmed, no line break after the end, as in Llama 3.
-WITH_BEGIN = (
-    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n"
-    "{{ m['content']|trim }}<|eot_id|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-)
 
 # Refuses two questions in a row and an answer first, as in Gemma and Mistral; ends the whole with another token where
 # nothing is asked, as in Phi-3.
@@ -101,11 +82,11 @@ CHANNELS = (
 )
 
 TEMPLATES = {
-    "plain": PLAIN,
+    "plain": CHATML,
     "with_tools": WITH_TOOLS,
-    "system_default": SYSTEM_DEFAULT,
+    "system_default": SMOLLM,
     "strips_thinking": STRIPS_THINKING,
-    "with_begin": WITH_BEGIN,
+    "with_begin": LLAMA3,
     "strict": STRICT,
     "blank": BLANK,
     "bare": BARE,

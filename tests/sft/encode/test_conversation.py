@@ -7,7 +7,6 @@ import pytest
 
 from sft.encode import conversation
 from sft.encode.conversation import read_conversation
-from sft.encode.layouts import standard_row
 from sft.encode.messages import BadConversation
 from sft.encode.train_roles import RoleRules, SourceRule
 
@@ -21,9 +20,7 @@ CHAT = [
 
 def read(record: dict[str, Any], layout: Any = "messages", rules: RoleRules | None = None) -> Any:
     """Read one record."""
-    return read_conversation(
-        *standard_row(record, layout, "a.parquet, row 7"), rules or RoleRules(default="assistant"), "a.parquet", 7
-    )
+    return read_conversation(record, layout, rules or RoleRules(default="assistant"), "a.parquet", 7)
 
 
 def test_the_assistant_is_trained_as_it_stands() -> None:

@@ -143,7 +143,9 @@ def test_an_opening_is_trained_after_what_the_template_puts_before_it() -> None:
     turns = say("hello there", "and you?", "fine", first="assistant")
     for name, before in {
         "plain": "<|im_start|>assistant\n",
-        "system_default": "<|im_start|>system\nYou are a helpful model.<|im_end|>\n<|im_start|>assistant\n",
+        "system_default": (
+            "<|im_start|>system\nYou are a helpful assistant named Smol<|im_end|>\n<|im_start|>assistant\n"
+        ),
         "with_begin": "<|begin|><|start_header_id|>assistant<|end_header_id|>\n\n",
     }.items():
         tokenizer = tokenizer_with(name)

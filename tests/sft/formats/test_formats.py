@@ -12,7 +12,7 @@ import pytest
 from sft.corpus import tokenize as tokenising
 from sft.corpus.split import Corpus
 from sft.encode.conversation import BadConversation
-from sft.encode.layouts import standard_row
+from sft.encode.layouts import turns_of
 from sft.formats import reading
 from tests.sft.corpus.corpora import opened, row
 from tests.sft.formats.files import WRITERS
@@ -144,8 +144,7 @@ def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
             {"from": "gpt", "value": "A cat."},
         ],
     }
-    row, form = standard_row(record, "conversations", "x")
-    assert form == "messages" and row["messages"] == [
+    assert turns_of(record, "conversations", "x") == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Look!"},
         {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
@@ -153,17 +152,16 @@ def test_what_layouts_may_have_besides(tmp_path: Path) -> None:
         {"role": "assistant", "content": "A cat."},
     ]
     asked = {"instruction": "c", "input": None, "output": "d", "system": "s", "history": [["a", "b"]]}
-    row, form = standard_row(asked, "alpaca", "x")
-    assert (form, row["response"]) == ("prompt_response", "d")
-    assert [(turn["role"], turn["content"]) for turn in row["prompt"]] == [
+    assert [(turn["role"], turn["content"]) for turn in turns_of(asked, "alpaca", "x")] == [
         ("system", "s"),
         ("user", "a"),
         ("assistant", "b"),
         ("user", "c"),
+        ("assistant", "d"),
     ]
     long = {"prompt": "a", "completion": [{"role": "user", "content": "b"}]}
     with pytest.raises(BadConversation, match="x, field completion: .*one message of the assistant"):
-        standard_row(long, "prompt_completion", "x")
+        turns_of(long, "prompt_completion", "x")
 
 
 def test_memory_does_not_grow_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

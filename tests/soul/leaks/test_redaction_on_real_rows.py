@@ -4,7 +4,6 @@ Promise under test: every phrasing that points at the right option is caught in 
 quarters of it that fits no other option, and fewer than one in a hundred neutral sentences lose a word.
 """
 
-import importlib
 import math
 import os
 import random
@@ -13,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from data.builder_cli import builder_of
 from soul.leaks.redaction import WITHHELD, redact
 from soul.one_turn import LetterTask
 from soul.rows.task_files import read_rows
@@ -46,7 +46,7 @@ def rows_of(tmp_path_factory):
             pytest.skip(f"real records are absent: {DATA / name} (set SOUL_DATA_SOURCES to the folder that holds it)")
         if name not in built:
             out = str(tmp_path_factory.mktemp(name) / "rows.parquet")
-            importlib.import_module(f"data.{builder}").main(["convert", *files, *more, "--out", out])
+            builder_of(builder).main(["convert", *files, *more, "--out", out])
             items = read_rows([out])
             built[name] = random.Random(name).sample(items, min(ROWS, len(items)))
         return built[name]
