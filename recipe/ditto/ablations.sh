@@ -98,7 +98,7 @@ runs=()
 for objective in "${objectives[@]}"; do
   [ -z "${folders[$objective]:-}" ] || runs+=("$objective=${folders[$objective]}")
 done
-[ ${#runs[@]} = 0 ] || "$python" -m soul.figures --out "$out/figures" --runs "${runs[@]}"
+[ ${#runs[@]} = 0 ] || "$python" -m soul figures --out "$out/figures" --runs "${runs[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
   echo "${#failed[@]} runs failed: ${failed[*]}. The same command tries them again."
   exit 1

@@ -65,7 +65,7 @@ def test_runs_follow_one_another_and_only_what_is_missing_is_trained_again(ablat
     for line in said[:-1]:
         seed = line.split()[0][-1]
         assert line.count(f"seed={seed}") == 4 and "hitom trainer.total_training_steps=4 algorithm.objective=" in line
-    drawn = "-m soul.figures --out outputs/abl/figures --runs"
+    drawn = "-m soul figures --out outputs/abl/figures --runs"
     assert said[-1] == f"{drawn} ditto=outputs/abl/ditto-seed1 grpo=outputs/abl/grpo-seed2"
     assert "grpo-seed1 ended with code 1" in printed and "the last words" in printed
     assert "2 runs failed: grpo-seed1 ditto-seed2." in printed
