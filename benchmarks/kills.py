@@ -31,7 +31,7 @@ from ditto.run import manifest
 from ditto.run.checkpoint import PARTIAL, newest_complete, saved_steps
 from soul.cli.arguments import existing_folder, non_negative_int, output_folder, positive_int
 from soul.cli.error_border import Parser, reports_errors
-from soul.examples import __main__ as examples
+from soul.examples import command as examples
 from soul.examples.endpoint import answer
 from soul.files.line_file import either_form, read_lines
 from soul.files.trace_files import trace_files
