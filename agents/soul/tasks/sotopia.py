@@ -236,7 +236,7 @@ class Sotopia(Task[SotopiaRow]):
             raise ValueError(f"seats={seats!r}: use one or both")
         self.hide, self.both = hide, seats == "both"
         if self.both:  # each side has its own verdict
-            self.calls_per_episode, self.policy_turns = {"judge": 2.0}, TURNS
+            self.further_sides, self.calls_per_episode, self.policy_turns = (PARTNER,), {"judge": 2.0}, TURNS
         if reward == "weighted":
             self.headline = WEIGHTED
 
@@ -248,7 +248,7 @@ class Sotopia(Task[SotopiaRow]):
         return frozenset(random.Random(seed).sample(HIDEABLE, round(self.hide * len(HIDEABLE))))
 
     def side_rows(self, row: SotopiaRow) -> Mapping[str, SotopiaRow]:
-        return {PARTNER: row.model_copy(update={"eval_position": row.partner_position})} if self.both else {}
+        return {side: row.model_copy(update={"eval_position": row.partner_position}) for side in self.further_sides}
 
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
         known = row.relationship if row.relationship in RELATIONSHIPS else ""  # other rows describe it in free text
