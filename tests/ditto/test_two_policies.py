@@ -6,7 +6,10 @@ with an adapter and an AdamW each.
 
 import asyncio
 import copy
+import socket
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +21,7 @@ from torch import Tensor
 from verl.trainer.ppo.v1 import PPOTrainer
 
 import ditto.policy_steps
+from benchmarks.step import training_worker
 from ditto.batch.minibatch_layout import assign_mini_batches
 from ditto.batch.queue import KVBatchMeta
 from ditto.batch.sequence_record import SequenceRecord
@@ -25,16 +29,18 @@ from ditto.batch.step_batch import StepBatch
 from ditto.batch.step_parts import StepParts
 from ditto.launching.compose import load_config
 from ditto.model.engine import DittoEngine
+from ditto.objectives.losses import objective_loss
 from ditto.policies import ADAPTERS
 from ditto.policy_steps import PolicySteps
-from ditto.preflight import check_settings
+from ditto.preflight import _check_seats, check_settings
 from ditto.rollout.sync_alarm import SyncAlarm, WeightsOutOfSync
 from ditto.run.alarms import of_policy, raise_alarms
 from ditto.run.diagnostics import assistant_turns
 from ditto.settings import BadConfig, Settings
 from soul.record import AttemptRecord, SessionRecord
-from tests.ditto import tiny_step
-from tests.ditto.our_step import engine_of, ours, step_data
+from soul.tasks.sotopia import Sotopia
+from tests.ditto import tiny_step, worker_runs
+from tests.ditto.our_step import actor_config, engine_of, ours, step_data
 from tests.ditto.tiny_step import Sequence_, sequences, tiny_model
 
 MODE = "token-mean"
@@ -104,6 +110,12 @@ def test_runs_that_cannot_train_several_policies_are_refused(words: list[str], s
         check_settings(config_of(USER, ASSISTANT, lora, f"run.dir={tmp_path}", *words))
 
 
+def test_a_seat_that_no_row_has_is_refused() -> None:
+    _check_seats(BOTH, {Sotopia(seats="both")})
+    with pytest.raises(BadConfig, match="policies.assistant.seats: no training row has the seat partner"):
+        _check_seats(BOTH, {Sotopia()})
+
+
 # ---- a step's rows --------------------------------------------------------------------------------------------------
 
 
@@ -157,19 +169,29 @@ class Verls(PPOTrainer):
 class Steps(PolicySteps, Verls):
     """Our part of the trainer on it, without workers."""
 
+    def _choose(self, policy: Any) -> None:
+        self.chosen.append(policy.name)
+        self.policy, self.settings = policy, self._whole.of_policy(policy)
 
-Steps.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+Steps.__abstractmethods__ = frozenset()
 
 
 def test_the_rows_of_a_joint_step_are_those_of_two_separate_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = [*records_of("user"), *records_of("assistant")]
     order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(1)).tolist()
     mixed = {f"key{i}": everything[i] for i in order}
-    chosen: list[Any] = []
     steps: Any = object.__new__(Steps)
-    steps.__dict__ |= {"parts": StepParts(), "plans": {}, "slept": 0, "global_steps": 1, "_asked_prompts": 5}
+    steps.__dict__ |= {
+        "parts": StepParts(),
+        "plans": {},
+        "slept": 0,
+        "chosen": [],
+        "global_steps": 1,
+        "_asked_prompts": 5,
+    }
     steps.settings = steps._whole = BOTH
-    steps._shares = []
+    steps.policies, steps._shares = BOTH.policies, []
     sessions = {record.session.partition(":")[0] for record in everything}
     steps.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": len(sessions) / 5}}})
     whole = KVBatchMeta(keys=list(mixed), tags=[{} for _ in mixed], partition_id="train")
@@ -179,16 +201,11 @@ def test_the_rows_of_a_joint_step_are_those_of_two_separate_runs(monkeypatch: py
         return StepBatch([copy.copy(mixed[key]) for key in batch.keys], [])
 
     monkeypatch.setattr(ditto.policy_steps.StepBatch, "fetch", staticmethod(fetch))
-    monkeypatch.setattr(Steps, "_choose", lambda self, policy: chosen.append(policy.name) or choose(self, policy))
     batch = steps._step_once({}, {}, 5)
-    assert chosen == ["user", "assistant"] and steps.slept == 1 and len(batch.keys) == len(everything)
+    assert steps.chosen == ["user", "assistant"] and steps.slept == 1 and len(batch.keys) == len(everything)
     for policy, settings in zip(BOTH.policies, map(BOTH.of_policy, BOTH.policies), strict=True):
         own = [record for record in mixed.values() if record.policy == policy.name]
         assert steps.plans[policy.name] == planned(StepBatch(copy.deepcopy(own), []), settings)
-
-
-def choose(steps: Any, policy: Any) -> None:
-    steps.policy, steps.settings = policy, steps._whole.of_policy(policy)
 
 
 # ---- updates --------------------------------------------------------------------------------------------------------
@@ -233,6 +250,7 @@ def train(engine: DittoEngine, policy: str, monkeypatch: pytest.MonkeyPatch) -> 
     rows, losses = rows_of(policy), []
     old = tiny_step.old_log_probs(engine.module, rows, tiny_step.perturbed)
     step, data = step_data(rows, old, settings, MODE, 1, monkeypatch)
+    assert step.layout is not None
     for update in range(step.layout.updates):
         loss, _ = ours(*(engine.module, step, data, MODE, settings), ranks=1, splits=1, update=update, engine=engine)
         losses.append(loss)
@@ -343,6 +361,8 @@ def test_a_worker_of_the_engine_replaces_the_adapter_of_one_number(monkeypatch: 
             self.loaded[request.lora_int_id] = request.lora_name, request.lora_tensors["a"], request.peft_config
 
     class Receiver:
+        value = 0
+
         def __init__(self, **_: Any) -> None: ...
 
         def receive_weights(self, on_bucket_received: Any) -> None:
@@ -355,7 +375,7 @@ def test_a_worker_of_the_engine_replaces_the_adapter_of_one_number(monkeypatch: 
     worker.device, worker._is_qat_model, worker._is_modelopt_qat = torch.device("cpu"), False, False
     worker._get_zmq_handle = lambda: ""
     for value, config in enumerate([{"r": 4}, {"r": 4, "ditto_adapter": 124}, {"r": 4, "ditto_adapter": 124}]):
-        Receiver.value = value  # type: ignore[attr-defined]
+        Receiver.value = value
         worker.update_weights_from_ipc(config, base_sync_done=True)
     assert {number: (name, value.item(), how) for number, (name, value, how) in worker.loaded.items()} == {
         123: ("123", 0.0, {"r": 4}),
@@ -434,3 +454,60 @@ def test_turns_of_an_assistant_are_counted() -> None:
 def test_a_policys_own_alarms_are_those_of_its_own_numbers() -> None:
     numbers = {f"policy/user/{REWARD}": 0.5, REWARD: 0.1, "policy/userb/x": 1.0}
     assert of_policy("user", numbers) == {REWARD: 0.5}
+
+
+# ---- FSDP2, and a resume --------------------------------------------------------------------------------------------
+
+
+def worker_of(folder: Path) -> Any:
+    lora = {"lora_rank": 4, "lora": {"policies": ["user", "assistant"]}}
+    sizes = {"use_dynamic_bsz": True, "max_token_len_per_gpu": 1 << 20}
+    return training_worker(folder / "model", lora, sizes, {"lr": LR, "total_training_steps": 10})
+
+
+def step_of(worker: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of one policy on a rank of its own, as the trainer asks for it."""
+    chosen = next(each for each in BOTH.policies if each.name == policy)
+    settings, rows = BOTH.of_policy(chosen), rows_of(policy)
+    old = tiny_step.old_log_probs(tiny_model(), rows, tiny_step.perturbed)
+    step, data = step_data(rows, old, settings, MODE, 1, monkeypatch)
+    assert step.layout is not None
+    columns = {key: list(value.unbind()) for key, value in data.items()}
+    columns["old_log_probs"] = [row.float() for row in columns["old_log_probs"]]
+    loss = partial(objective_loss, config=actor_config(MODE), objective=settings.objective, options=settings.options)
+    worker.engine.choose_adapter(chosen.adapter)
+    worker.set_loss_fn(loss)
+    norms = worker_runs.train(worker, columns, {"distillation": None, "tree": False, "rows": step.layout.rows})
+    assert all(norm > 0 for norm in norms)
+
+
+def test_a_resumed_run_goes_on_with_both_adapters_and_their_optimizers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+    for name, value in rendezvous.items():
+        monkeypatch.setenv(name, value)
+    tiny_model().float().save_pretrained(tmp_path / "model")
+    names, saved = [policy.adapter for policy in BOTH.policies], str(tmp_path / "checkpoint")
+    worker = worker_of(tmp_path)
+    try:
+        start = copy.deepcopy(worker.engine.adapter_weights(names[1])[0])  # on one rank it is the live memory
+        step_of(worker, "user", monkeypatch)
+        frozen = worker.engine.adapter_weights(names[1])[0]
+        assert all(torch.equal(frozen[name], value) for name, value in start.items())
+        step_of(worker, "assistant", monkeypatch)
+        worker.save_checkpoint(saved, global_step=1)
+        resumed = worker_of(tmp_path)
+        resumed.load_checkpoint(saved, del_local_after_load=False)
+        for each in (worker, resumed):
+            for policy in ("assistant", "user"):
+                step_of(each, policy, monkeypatch)
+        for adapter in names:
+            ends = [each.engine.adapter_weights(adapter)[0] for each in (worker, resumed)]
+            assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+            assert not any(torch.equal(value, start[name]) for name, value in ends[0].items())
+    finally:
+        torch.distributed.destroy_process_group()

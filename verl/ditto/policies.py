@@ -10,7 +10,7 @@ Without `policies`, one policy has every seat, and nothing here is used. The fir
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,21 +87,19 @@ def adapter_name(policy: str, place: int) -> str:
     return f"policy_{policy}" if place else FIRST_ADAPTER
 
 
-def read_policies(section: Mapping[str, PolicySettings], default: str) -> tuple[Policy, ...]:
-    """The policies of the section, in its order.
-
-    Args:
-        default: the objective of those that name none.
+def policies_of(config: DictConfig) -> tuple[Policy, ...]:
+    """The policies of a config, in their order; () where one has every seat.
 
     Raises:
         ValueError: a name that cannot be an adapter's, a seat of two policies or of none, or no policy that trains.
     """
     found: list[Policy] = []
-    for name, each in section.items():
+    for name, section in _section(config).items():
+        each = PolicySettings.model_validate(section)
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name}: use small letters and digits, a letter first")
         try:
-            chosen = None if each.objective == BASE else objective(each.objective or default)
+            chosen = None if each.objective == BASE else objective(each.objective or config.algorithm.objective)
         except UnknownObjective as error:
             raise ValueError(f"{name}: {error}") from error
         place = sum(other.objective is not None for other in found) if chosen else -1
@@ -122,24 +120,10 @@ def _section(config: DictConfig) -> dict[str, Any]:
     return {str(name): each for name, each in section.items()}
 
 
-def policies_of(config: DictConfig) -> tuple[Policy, ...]:
-    """The policies of a config. Raises ValueError, as `read_policies` and pydantic do."""
-    found = {name: PolicySettings.model_validate(each) for name, each in _section(config).items()}
-    return read_policies(found, config.algorithm.objective)
-
-
 def objectives_of(config: DictConfig) -> list[Objective]:
     """What a run optimises: the objective of each policy that trains."""
     trained = [policy.objective for policy in policies_of(config) if policy.objective]
     return trained or [objective(config.algorithm.objective)]
-
-
-def in_turn(policies: Sequence[Policy], schedule: SelfPlaySettings, step: int) -> list[Policy]:
-    """The policies that train in a step, from 1."""
-    trained = [policy for policy in policies if policy.objective is not None]
-    if schedule.turn_steps is None:
-        return trained
-    return [trained[(step - 1) // schedule.turn_steps % len(trained)]]
 
 
 def name_adapters(config: DictConfig) -> None:

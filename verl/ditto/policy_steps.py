@@ -31,7 +31,8 @@ class PolicySteps(PPOTrainer, ABC):
     config: DictConfig
     settings: Settings  # of the policy that is being trained
     pi_old: PiOld
-    policy: Policy | None = None  # that is being trained; None: there is one
+    policies: Sequence[Policy] = ()  # of the run; (): there is one
+    policy: Policy | None = None  # that is being trained
     _dropout: Sequence[str] = ()  # what the actor's model drops in training
     _whole: Settings  # of all policies
     _asked_prompts: int
@@ -39,15 +40,15 @@ class PolicySteps(PPOTrainer, ABC):
 
     def _set_policies(self, settings: Settings) -> None:
         self.settings = self._whole = settings
-        self._shares = []
-        if settings.policies:
+        self.policies, self._shares = settings.policies, []
+        if self.policies:
             from ditto.verl_hooks.policy_server import serve_policies  # imports vLLM's server
 
             serve_policies()
 
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()
-        if self._whole.policies:
+        if self.policies:
             self._sample_all, buffer.sample = buffer.sample, self._sample_share
         return buffer
 
@@ -66,7 +67,7 @@ class PolicySteps(PPOTrainer, ABC):
         return share, numbers
 
     def on_sample_end(self) -> None:
-        if not self._whole.policies:
+        if not self.policies:
             super().on_sample_end()
 
     def _split(self, batch: KVBatchMeta) -> list[tuple[Policy, KVBatchMeta]]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ditto.objectives import objective
 from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
-from ditto.policies import FIRST_SEAT, Policy, PolicySettings, SelfPlaySettings, in_turn, policies_of
+from ditto.policies import FIRST_SEAT, Policy, PolicySettings, SelfPlaySettings, policies_of
 from ditto.rows.mixture import MixtureSettings
 from soul import tasks
 from soul.errors import BadSettings, SoulError, UnknownTask
@@ -161,8 +161,9 @@ class Settings(BaseModel):
         return self.model_copy(update={"objective": policy.objective})
 
     def in_turn(self, step: int) -> list[Policy]:
-        """The policies that train in a step."""
-        return in_turn(self.policies, self.self_play, step)
+        """The policies that train in a step, from 1."""
+        trained, steps = [policy for policy in self.policies if policy.objective], self.self_play.turn_steps
+        return trained if steps is None else [trained[(step - 1) // steps % len(trained)]]
 
     @property
     def distillation(self) -> dict[str, Any] | None:
@@ -179,7 +180,8 @@ class Settings(BaseModel):
     @property
     def expert_teachers(self) -> list[str]:
         """The checkpoints that score what the policy samples, by their numbers; [] where none does."""
-        return self.options.distill.checkpoints if self.objective.teacher == "experts" else []
+        taught = any(objective.teacher == "experts" for objective in self.objectives)
+        return self.options.distill.checkpoints if taught else []
 
     @property
     def cache_dir(self) -> Path:

@@ -311,7 +311,7 @@ class DittoTrainer(PolicySteps, Validation):
         own: dict[str, Sequence[int]] = {}
         for part in self.parts.batches:
             own[part.policy], versions = versions[: len(part.records)], versions[len(part.records) :]
-        for policy in self._whole.policies:
+        for policy in self.policies:
             traces = [trace for part in trained.values() for trace in part.traces if trace.policy == policy.name]
             if not traces:
                 continue
@@ -370,7 +370,7 @@ class DittoTrainer(PolicySteps, Validation):
             return
         times = 1 if self.base_mode == "sync" else sync_alarm.ASKS_OF_BUSY
         probe = self.tokenizer.encode(sync_alarm.PROBE_TEXT)
-        policies: list[Policy | None] = [each for each in self.settings.policies if each.objective]
+        policies: list[Policy | None] = [each for each in self.policies if each.objective]
         for policy in policies or [None]:
             answers = sync_alarm.ask(self._servers, probe, times, policy.sampling if policy else {})
             if policy is not None:
@@ -406,7 +406,7 @@ class DittoTrainer(PolicySteps, Validation):
         """
         name = self.settings.objective.name
         earlier = self.run_folder.metrics()
-        for policy in self._whole.policies:
+        for policy in self.policies:
             known = {step: of_policy(policy.name, numbers) for step, numbers in earlier.items()}
             alarms = raise_alarms(
                 self.global_steps, f"{name}, policy {policy.name}", of_policy(policy.name, metrics), known

@@ -131,6 +131,9 @@ class DittoEngine(FSDPEngineWithLMHead):
         for name in adapters_of(self.model_config.lora)[1:]:
             peft_model.add_adapter(name, peft_model.peft_config[FIRST_ADAPTER])
         self._train_every_adapter(peft_model)
+        trained = [parameter for parameter in peft_model.parameters() if parameter.requires_grad]
+        for parameter in trained[1:]:  # verl has stored the first adapter in the dtype of the model
+            parameter.data = parameter.data.to(trained[0].dtype)
         mixed_precision: dict[str, Any] = self.engine_config.mixed_precision or {}
         compute_dtype = PrecisionType.to_dtype(mixed_precision.get("param_dtype", "bf16"))
         for parameter in peft_model.parameters():
