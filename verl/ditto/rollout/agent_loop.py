@@ -111,8 +111,8 @@ class SoulAgentLoop(AgentLoopBase):
             _gateway(settings.gateway.model_dump_json()),
             settings.refine,
             step=step,
-            refine=not validate and _sides(settings, task_row, lambda objective: objective.refines),
-            contexts=not validate and _sides(settings, task_row, lambda objective: objective.teacher == "feedback"),
+            refine=not validate and _sides(settings, task_row, step, lambda each: each.refines),
+            contexts=not validate and _sides(settings, task_row, step, lambda each: each.teacher == "feedback"),
             hidden=hidden_dimensions(task_row, step) if not validate else frozenset(),
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
@@ -131,10 +131,10 @@ class SoulAgentLoop(AgentLoopBase):
     ) -> list[AgentLoopOutput]:
         """The outputs of one side's session, which is appended to the live traces."""
         settings, policy = self.settings, self.settings.policy_of(session.side or FIRST_SEAT)
-        kinds = settings.objective.kinds if policy is None else policy.objective.kinds if policy.objective else ()
+        objective = _objective_of(settings, session.side, step)
         outputs = session_outputs(
             session,
-            kinds,
+            objective.kinds if objective else (),
             row,
             await teacher_prompts(session, self.rollout_config.prompt_length + self.config.data.max_feedback_length),
             self.tokenizer.eos_token_id,
@@ -150,12 +150,20 @@ class SoulAgentLoop(AgentLoopBase):
         return outputs
 
 
-def _sides(settings: Settings, row: TaskRow, wants: Callable[[Objective], bool]) -> bool | set[str]:
-    """The sides of a play whose policy's objective wants something; where there are no policies, whether it does."""
+def _objective_of(settings: Settings, side: str, step: int) -> Objective | None:
+    """The objective that a step trains a side's sequences by; None: nobody learns from them."""
+    policy = settings.policy_of(side or FIRST_SEAT)
+    if policy is None:
+        return settings.objective
+    return policy.objective if policy in settings.in_turn(step) else None
+
+
+def _sides(settings: Settings, row: TaskRow, step: int, wants: Callable[[Objective], bool]) -> bool | set[str]:
+    """The sides of a play whose objective wants something; where there are no policies, whether it does."""
     if not settings.policies:
         return wants(settings.objective)
-    sides = {side: settings.policy_of(side or FIRST_SEAT) for side in ("", *row.task.further_sides)}
-    return {side for side, policy in sides.items() if policy and policy.objective and wants(policy.objective)}
+    objectives = {side: _objective_of(settings, side, step) for side in ("", *row.task.further_sides)}
+    return {side for side, objective in objectives.items() if objective and wants(objective)}
 
 
 def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
