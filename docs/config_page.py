@@ -34,6 +34,10 @@ TASK_OPTIONS = {
         "mean: the paper's score, the mean of the seven raw scores / 10; weighted: the original's reward, 0 to 1. Both "
         "are metrics in any case."
     ),
+    "seats": (
+        "one: an API model plays the other person; both: a policy plays it too, with its own goal, verdict and "
+        "critique ([two policies](two_policies.md))."
+    ),
     "hide": (
         "In training, share of the dimensions (all but believability) that the judge is not asked for, drawn by row "
         "and step, the same for a whole group. A hidden one counts as 0. Evaluation and validation hide none."

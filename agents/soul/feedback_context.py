@@ -66,7 +66,12 @@ class _RepeatingSeat:
 
 
 async def feedback_contexts(
-    task: Task[Row], row: Row, draft: Episode, gateway: Gateway, feedback: str, deadline_s: float | None = None
+    task: Task[Row],
+    row: Row,
+    draft: Episode,
+    gateway: Gateway,
+    feedback: Mapping[str, str],
+    deadline_s: float | None = None,
 ) -> Mapping[str, FeedbackContext]:
     """The first prompts of the draft's seats, without and with the feedback.
 
@@ -74,6 +79,7 @@ async def feedback_contexts(
     characters the turns until everybody has spoken. A seat that the task does not reach is missing.
 
     Args:
+        feedback: by side; "" is the first one.
         deadline_s: seconds that it may take; None: no limit.
     """
     spoken = {
@@ -83,8 +89,9 @@ async def feedback_contexts(
     contexts: dict[str, FeedbackContext] = {}
     wanted = {seat for seat, turns in spoken.items() if turns}
     players = Players(lambda seat: _RepeatingSeat(seat, iter(spoken.get(seat, ())), wanted, contexts), gateway=gateway)
+    players.feedback = feedback
     try:
-        await asyncio.wait_for(task.play(row, players, feedback), deadline_s)
+        await asyncio.wait_for(task.play(row, players, feedback.get("")), deadline_s)
     except _AllSeen:
         return contexts
     except Exception:  # noqa: BLE001 - the draft stands; what is missing is counted as a draft without a teacher

@@ -5,7 +5,7 @@ whole conversation so far, which extends the previous one. Training uses a seat 
 (`ditto.rollout.agent_loop`); evaluation uses `OpenAISeat`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,6 +46,7 @@ class Players:
     seats: dict[str, Seat] = field(default_factory=dict)
     gateway: Gateway | None = None  # set by the driver
     bases: dict[str, list[Message]] = field(default_factory=dict)  # seat -> the last `base` that its `say` got
+    feedback: Mapping[str, str] = field(default_factory=dict)  # further side -> its feedback (`Task.side_rows`)
 
     def policy(self, seat: str = "policy") -> Seat:
         """The policy in the seat with this name."""

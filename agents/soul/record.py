@@ -179,6 +179,8 @@ class SessionRecord(BaseModel):
         full_marks: the reward of a right answer: the best value of the task's headline.
         usage: role -> calls, tokens and cost; "policy" only if the policy is an endpoint.
         step: the training step; 0 in an evaluation.
+        side: the seat whose session it is, where several seats of a play have a goal of their own; "" for the first.
+        policy: the policy that played it, where a run trains several.
         session, prompt: ids of the session and of its prompt's group in training; "" in an evaluation.
         model_version: the training step of the weights that sampled the last turn.
         out_of_tokens: attempt -> number of sequences whose seat had no room for another turn.
@@ -211,6 +213,8 @@ class SessionRecord(BaseModel):
     refined: AttemptRecord | None = None
     usage: dict[str, Usage] = Field(default_factory=dict)
     step: int = 0
+    side: str = ""
+    policy: str = ""
     session: str = ""
     prompt: str = ""
     model_version: int | None = None

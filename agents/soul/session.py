@@ -11,10 +11,10 @@ import asyncio
 import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -36,6 +36,7 @@ SAID_NOTHING = (
 )
 Context = Literal["base", "feedback"]
 T = TypeVar("T")
+Sides = Mapping[str, tuple[Any, Gateway]]  # side -> the row as it sees it, and the scope that counts its calls
 
 
 class RefineSettings(BaseModel):
@@ -94,6 +95,23 @@ class Attempt:
             raise SessionError(self.failure.cause, self.failure.detail)
         return self.verdict
 
+    def of_sides(self, sides: Collection[str]) -> dict[str, Self]:
+        """The attempt as each side sees it, not judged yet: with its own seat; the first side ("") has all others."""
+        if len(sides) == 1:
+            return dict.fromkeys(sides, self)
+
+        def of(side: str) -> Any:
+            def own(seats: Mapping[str, Any]) -> dict[str, Any]:
+                return {seat: of_seat for seat, of_seat in seats.items() if (seat if seat in sides else "") == side}
+
+            players = replace(self.players, seats=own(self.players.seats), bases=own(self.players.bases))
+            episode = replace(self.episode, seats=own(self.episode.seats)) if self.episode else None
+            return replace(
+                self, players=players, episode=episode, calls=[], seconds={**self.seconds}, started={**self.started}
+            )
+
+        return {side: of(side) for side in sides}
+
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
         self.started[stage], start = time.time(), time.perf_counter()
@@ -139,6 +157,8 @@ class Session:
     contexts: Mapping[str, FeedbackContext] = field(default_factory=dict)  # by seat, where they are asked for
     prompts: tuple[str, ...] = ()  # the judge prompts of the task, with their versions
     usage: dict[str, Usage] = field(default_factory=dict)  # by role
+    side: str = ""  # the seat whose session it is, where several have a goal of their own; "": the first one
+    others: list["Session"] = field(default_factory=list)  # those of the further sides, which share the play
 
     def to_record(self, file: str = "<memory>", number: int = 0) -> SessionRecord:
         """The session's record. Evaluation and trainer add the fields that only they know.
@@ -153,6 +173,7 @@ class Session:
             row=self.row.index,
             record_hash=record_hash(self.row),
             step=self.step,
+            side=self.side,
             draft=self.draft.to_record(),
             feedback=self.feedback,
             feedback_failure=self.feedback_failure,
@@ -179,23 +200,33 @@ async def _guarded(stage: Stage, work: Awaitable[T]) -> T | Failure:
         return Failure(stage, "task_error", traceback.format_exc(limit=-8))
 
 
-async def _attempt(
+async def _attempts(
     task: Task[Any],
-    row: Row,
+    sides: Sides,
     players: Players,
-    gateway: Gateway,
-    feedback: str | None,
+    feedback: Mapping[str, str],
     settings: RefineSettings,
-    canary: bool = False,
-) -> Attempt:
-    attempt = await play(task, row, players, gateway, feedback, settings)
-    if attempt.episode is not None:
+    judged: Collection[str],
+    canary: bool,
+) -> tuple[Attempt, dict[str, Attempt]]:
+    """The play, and side by side its attempt; those of `judged` sides have a verdict or a failure."""
+    row, gateway = sides[""]
+    players.feedback = {side: text for side, text in feedback.items() if side}
+    played = await play(task, row, players, gateway, feedback.get(""), settings)
+    attempts = played.of_sides(sides)
+
+    async def judge(side: str) -> None:
+        attempt, (row, gateway) = attempts[side], sides[side]
+        if attempt.episode is None:
+            return
         scored = score(attempt, task, row, gateway)
         if canary and gateway.canary is not None:
             _, attempt.canary = await asyncio.gather(scored, canary_opinion(task, row, attempt.episode, gateway))
         else:
             await scored
-    return attempt
+
+    await asyncio.gather(*map(judge, judged))
+    return played, attempts
 
 
 async def play(
@@ -266,8 +297,8 @@ async def run_session(
     settings: RefineSettings,
     *,
     step: int = 0,
-    refine: bool = True,
-    contexts: bool = False,
+    refine: bool | Collection[str] = True,
+    contexts: bool | Collection[str] = False,
     canary: bool = False,
     hidden: frozenset[str] = frozenset(),
     goes_on: Callable[[Session], Awaitable[bool]] | None = None,
@@ -278,41 +309,72 @@ async def run_session(
         new_players: creates the participants of one episode; the refined one gets the context "feedback".
         gateway: judge, feedback, partner and environment; the session counts its calls in a scope of its own.
         step: the training step.
-        refine: False in validation and test: no refined episode.
-        contexts: also find the prompts of the draft's seats with the feedback, for self-distillation.
+        refine: False in validation and test: no refined episode. Or the sides that get one (`Task.side_rows`; "" is the
+            first): the others play it without feedback, as partners, and are not judged.
+        contexts: also find the prompts of the draft's seats with the feedback, for self-distillation. Or the sides.
         canary: let the gateway's canary, if there is one, score the episodes too.
         hidden: dimensions of the task that its judge is not asked for.
         goes_on: asked with the session so far before its feedback is written, and again before the refined episode;
             the session ends if it returns False. None: it always goes on.
 
     Returns:
-        The session. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
+        The session of the first side. Errors inside it do not raise; see `Attempt.failure` and `feedback_failure`.
     """
-    scope = gateway.scope(task.name, hidden)
-    draft = await _attempt(task, row, new_players("base"), scope, None, settings, canary)
-    prompts = tuple(prompt.id for prompt in task.prompts)
-    session = Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts)
+    sides = {side: (of, gateway.scope(task.name, hidden)) for side, of in {"": row, **task.side_rows(row)}.items()}
+    refined_sides, context_sides = (set(sides if of is True else of or ()) for of in (refine, contexts))
+    played, drafts = await _attempts(task, sides, new_players("base"), {}, settings, list(sides), canary)
+    sessions = _sessions(task, row, step, drafts)
+    session = sessions[""]
 
     async def may_go_on() -> bool:
-        if goes_on is None:
-            return True
-        session.usage = scope.usage()
-        return await goes_on(session)
+        session.usage = sides[""][1].usage()
+        return goes_on is None or await goes_on(session)
 
-    gate = draft.verdict is not None and settings.opens(draft.verdict, task.headline.high)
-    if gate and (refine or contexts) and await may_go_on():
-        await add_feedback(session, task, row, scope, settings)
-    if session.feedback is not None:
-        assert draft.episode is not None
-        if contexts:
-            session.contexts = await feedback_contexts(
-                task, row, draft.episode, scope, session.feedback, settings.episode_deadline_s
-            )
-        if refine and await may_go_on():
-            players = new_players("feedback")
-            session.refined = await _attempt(task, row, players, scope, session.feedback, settings, canary)
-    session.usage = scope.usage()
+    def open_gate(side: str) -> bool:
+        verdict = drafts[side].verdict
+        return verdict is not None and settings.opens(verdict, task.headline.high)
+
+    gate = {side: sessions[side] for side in sides if side in refined_sides | context_sides and open_gate(side)}
+    if gate and await may_go_on():
+        await asyncio.gather(*(add_feedback(each, task, *sides[side], settings) for side, each in gate.items()))
+    feedback = {side: each.feedback for side, each in gate.items() if each.feedback is not None}
+    if wanted := {side: text for side, text in feedback.items() if side in context_sides}:
+        await _add_contexts(sessions, task, played, sides, wanted, settings)
+    if (wanted := {side: text for side, text in feedback.items() if side in refined_sides}) and await may_go_on():
+        _, refined = await _attempts(task, sides, new_players("feedback"), wanted, settings, list(wanted), canary)
+        for side in wanted:
+            sessions[side].refined = refined[side]
+    for side, each in sessions.items():
+        each.usage = sides[side][1].usage()
     return session
+
+
+async def _add_contexts(
+    sessions: Mapping[str, Session],
+    task: Task[Any],
+    played: Attempt,
+    sides: Sides,
+    feedback: Mapping[str, str],
+    settings: RefineSettings,
+) -> None:
+    """Find the prompts with the feedback of these sides' seats, in one repetition of the draft."""
+    assert played.episode is not None
+    row, scope = sides[""]
+    found = await feedback_contexts(task, row, played.episode, scope, feedback, settings.episode_deadline_s)
+    for side in feedback:
+        seats = sessions[side].draft.players.seats
+        sessions[side].contexts = {seat: context for seat, context in found.items() if seat in seats}
+
+
+def _sessions(task: Task[Any], row: Row, step: int, drafts: Mapping[str, Attempt]) -> dict[str, Session]:
+    """The session of each side; the first one's has the others."""
+    prompts = tuple(prompt.id for prompt in task.prompts)
+    sessions = {
+        side: Session(task.name, row, step, draft, full_marks=task.headline.high, prompts=prompts, side=side)
+        for side, draft in drafts.items()
+    }
+    sessions[""].others = [session for side, session in sessions.items() if side]
+    return sessions
 
 
 async def add_feedback(session: Session, task: Task[Any], row: Row, scope: Gateway, settings: RefineSettings) -> None:

@@ -43,8 +43,9 @@ class Task(ABC, Generic[RowT]):
     # them, and so does the check that all the endpoints that a run needs can be reached.
     calls_per_episode: Mapping[Role, float] = {"judge": 1.0}
     calls_per_feedback: ClassVar[float] = 0.0
+    further_sides: Sequence[str] = ()  # seats whose goal is their own (`side_rows`)
     strata: ClassVar[Strata | None] = None  # how a sample of a set is stratified; None: not at all
-    policy_turns: ClassVar[float] = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
+    policy_turns: float = 1.0  # turns of all the policy's seats in an episode, for the plan of an evaluation
     # Fields of the row that may be shortened if its prompt is too long, in this order, and the end to keep: the start
     # of a biography, the end of a history (soul/rows/truncation.py).
     cuts: ClassVar[tuple[tuple[str, Literal["start", "end"]], ...]] = ()
@@ -76,6 +77,14 @@ class Task(ABC, Generic[RowT]):
             JudgeFailure: the model that should write the feedback failed.
         """
         return verdict.critique
+
+    def side_rows(self, row: RowT) -> Mapping[str, RowT]:
+        """The `further_sides`, each with the row as its player sees it; none by default.
+
+        Each is a side of the play: `judge`, `feedback`, `missing_form` and `secrets` get its row and its own seat. It
+        has a reward and a group of its own, and `play` finds its feedback in `players.feedback`.
+        """
+        return {}
 
     def hidden_dimensions(self, seed: str) -> frozenset[str]:
         """Draw the dimensions that the training judge is not asked about (`Judge.hidden`); none by default."""

@@ -113,7 +113,7 @@ def train(
         meanwhile: what happens to the run while it goes on; it gets the output folder, and it has to come to an end.
     """
     out = folder / "runs" / names.replace(",", "+")
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)  # another start of a run resumes it
     environment = {
         **os.environ,
         "OUTPUT_DIR": str(out),

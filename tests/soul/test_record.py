@@ -77,6 +77,8 @@ def full():
         refined=lost,
         usage={"judge": usage, "policy": Usage()},
         step=7,
+        side=HALF,
+        policy=HALF,
         session="uid_1",
         prompt="uid",
         model_version=6,

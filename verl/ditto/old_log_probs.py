@@ -111,7 +111,7 @@ class OldLogProbs(PPOTrainer, ABC):
         sampled = data["rollout_log_probs"]
         step.columns = Columns(data["response_mask"], sampled, sampled)
         step.measured = [False] * len(batch)
-        if len(self.parts.batches) == 1:  # the update of a later part tells nothing of the weights before the step
+        if self.parts.begins:  # the update of a later part tells nothing of the weights before the step
             put_columns(batch, **{PLACES: places(len(batch))})
         if self.pi_old.source == "rollout":
             self._measure_refined(batch, step)
@@ -150,7 +150,7 @@ def measure_by_update(workers: Any, pi_old: PiOld, parts: StepParts, batch: KVBa
         batch: of the part that they have trained.
     """
     step = parts.current
-    if step.measured is None or len(parts.batches) > 1:
+    if step.measured is None or not parts.begins:
         return
     fields, batch.fields = batch.fields, [PLACES]
     workers.update_outputs(batch)

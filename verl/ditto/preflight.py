@@ -24,6 +24,7 @@ from ditto.model.adapter_check import check_adapter
 from ditto.model.exactness import check_head, check_packing
 from ditto.model.expert_checkpoints import check_teachers
 from ditto.model.model_folder import Chat, check_vocabulary, check_weights, load_chat
+from ditto.policies import BASE, FIRST_SEAT
 from ditto.rows.lengths import fitting_rows
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import BadConfig, Settings
@@ -65,6 +66,7 @@ def check(config: DictConfig) -> str:
     val = settings.mixture.validation_rows(tested)
     if not train:
         raise BadConfig("data.mixture selects no training row. Raise data.mixture.weights.")
+    _check_seats(settings, {row.task for row in train})
     overlaps = check_overlap(config, train, val)
     check_dialogues(config, chat, {row.task for row in (*train, *val)})
     check_gpu(config)
@@ -89,6 +91,17 @@ def check(config: DictConfig) -> str:
     lines += [("resume" if i == 0 else "", line) for i, line in enumerate(changes)]
     lines += [("OVERLAP", f"{overlap} (data.allow_overlap=true)") for overlap in overlaps]
     return "\nPlan\n" + "\n".join(f"  {name:<14}{value}" for name, value in lines) + "\n"
+
+
+def _check_seats(settings: Settings, played: Collection[Task[Any]]) -> None:
+    """Refuse a policy in a seat that no training row has: it would never learn. Raises BadConfig."""
+    seats = {FIRST_SEAT}.union(*(task.further_sides for task in played))
+    for policy in settings.policies:
+        if missing := sorted(set(policy.seats) - seats):
+            raise BadConfig(
+                f"policies.{policy.name}.seats: no training row has the seat {missing[0]}; the seats are "
+                f"{', '.join(sorted(seats))}. In Sotopia, tasks.sotopia.seats=both adds `partner`."
+            )
 
 
 def check_chat(config: DictConfig) -> Chat:
@@ -157,7 +170,7 @@ def _plan(
     teachers: Mapping[str, str],
 ) -> list[tuple[str, str]]:
     """The lines of the plan, each with its heading."""
-    objective, actor = settings.objective, config.actor_rollout_ref.actor
+    actor, objective = config.actor_rollout_ref.actor, max(settings.objectives, key=lambda each: len(each.kinds))
     prompts, mean, steps = config.data.train_batch_size, statistics.fmean(lengths), training_steps(config, len(train))
     sessions = prompts * config.actor_rollout_ref.rollout.n
     generations, sequences = sessions * (2 if objective.refines else 1), sessions * len(objective.kinds)
@@ -178,6 +191,10 @@ def _plan(
     judging = judge_plan.describe(loads, steps)
     return [
         ("objective", objective.name),
+        *(
+            (f"policy {each.name}", f"{each.objective.name if each.objective else BASE}: {', '.join(each.seats)}")
+            for each in settings.policies
+        ),
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
         ("rows", f"{len(train)} train ({names}), {len(val)} validation"),
         ("prompt tokens", f"{mean:.0f} mean, {max(lengths)} longest"),

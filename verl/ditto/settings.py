@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ditto.objectives import objective
 from ditto.objectives.options import ObjectiveOptions
 from ditto.objectives.spec import Objective
+from ditto.policies import FIRST_SEAT, Policy, PolicySettings, SelfPlaySettings, policies_of
 from ditto.rows.mixture import MixtureSettings
 from soul import tasks
 from soul.errors import BadSettings, SoulError, UnknownTask
@@ -109,6 +110,8 @@ class Settings(BaseModel):
     mixture: MixtureSettings = MixtureSettings()
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)  # task -> options (`soul.tasks.configure`)
     checkpoint_dir: Path | None = None  # trainer.default_local_dir
+    policies: tuple[Policy, ...] = ()  # (): one policy has every seat
+    self_play: SelfPlaySettings = SelfPlaySettings()
 
     @property
     def folders(self) -> set[Path]:
@@ -137,8 +140,30 @@ class Settings(BaseModel):
             "tasks": OmegaConf.to_container(config.tasks, resolve=True) if config.get("tasks") else {},
             "mixture": _section(MixtureSettings, "data.mixture", config),
             "checkpoint_dir": OmegaConf.select(config, "trainer.default_local_dir"),
+            "policies": _policies(config),
+            "self_play": _section(SelfPlaySettings, "self_play", config),
         }
         return _validated(cls, "algorithm", values)
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """What the run optimises: the objective of each policy that trains."""
+        return [policy.objective for policy in self.policies if policy.objective] or [self.objective]
+
+    def policy_of(self, seat: str) -> Policy | None:
+        """The policy in a seat; None where one policy has every seat."""
+        by_seat = {seat: policy for policy in self.policies for seat in policy.seats}
+        return by_seat.get(seat, by_seat.get(FIRST_SEAT))
+
+    def of_policy(self, policy: Policy) -> Settings:
+        """The settings of one policy's updates."""
+        assert policy.objective is not None
+        return self.model_copy(update={"objective": policy.objective})
+
+    def in_turn(self, step: int) -> list[Policy]:
+        """The policies that train in a step, from 1."""
+        trained, steps = [policy for policy in self.policies if policy.objective], self.self_play.turn_steps
+        return trained if steps is None else [trained[(step - 1) // steps % len(trained)]]
 
     @property
     def distillation(self) -> dict[str, Any] | None:
@@ -155,7 +180,8 @@ class Settings(BaseModel):
     @property
     def expert_teachers(self) -> list[str]:
         """The checkpoints that score what the policy samples, by their numbers; [] where none does."""
-        return self.options.distill.checkpoints if self.objective.teacher == "experts" else []
+        taught = any(objective.teacher == "experts" for objective in self.objectives)
+        return self.options.distill.checkpoints if taught else []
 
     @property
     def cache_dir(self) -> Path:
@@ -166,6 +192,15 @@ class Settings(BaseModel):
     def ledger_file(self) -> Path:
         """The file that counts what the run has spent."""
         return self.run_dir / "usage.json"
+
+
+def _policies(config: DictConfig) -> tuple[Policy, ...]:
+    try:
+        return policies_of(config)
+    except ValidationError as error:
+        raise BadConfig(setting_problem(error, "policies", PolicySettings.model_fields)) from error
+    except ValueError as error:
+        raise BadConfig(f"policies.{error}") from error
 
 
 def _gateway(config: DictConfig) -> GatewaySettings:
@@ -192,7 +227,8 @@ def _gateway(config: DictConfig) -> GatewaySettings:
 
 
 def _section(model: type[ModelT], name: str, config: DictConfig) -> ModelT:
-    return _validated(model, name, OmegaConf.to_container(OmegaConf.select(config, name), resolve=True))
+    section = OmegaConf.select(config, name)
+    return _validated(model, name, {} if section is None else OmegaConf.to_container(section, resolve=True))
 
 
 def _validated(model: type[ModelT], section: str, values: Any) -> ModelT:

@@ -17,7 +17,7 @@ What it changes in verl 0.9.1's V1 trainer, and why:
 import logging
 import shutil
 import time
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -25,7 +25,6 @@ from omegaconf import DictConfig
 from ray.exceptions import RayError
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.utils import Role
-from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import log_seqlen_unbalance
 from verl.workers.engine_workers import ActorRolloutRefWorker
@@ -45,14 +44,15 @@ from ditto.batch.trace_details import note_correction, note_log_probs, note_plan
 from ditto.judging.watch import BudgetSpent, JudgeWatch
 from ditto.model.prefix_tree.eligibility import ineligible_reason
 from ditto.model.prefix_tree.packing import USE_PREFIX_TREE
-from ditto.objectives.losses import objective_loss
 from ditto.old_log_probs import PiOld, measure_by_update
+from ditto.policies import Policy
+from ditto.policy_steps import PolicySteps
 from ditto.rollout import sync_alarm
 from ditto.rollout.sync_alarm import SyncAlarm
 from ditto.run import stop_signals
-from ditto.run.alarms import raise_alarms
+from ditto.run.alarms import of_policy, raise_alarms
 from ditto.run.checkpoint_writer import CheckpointWriter
-from ditto.run.diagnostics import step_diagnostics
+from ditto.run.diagnostics import assistant_turns, step_diagnostics
 from ditto.run.finite_steps import FiniteSteps, are_finite, require_finite_weights
 from ditto.run.live_traces import folder_of, open_live
 from ditto.run.run_folder import RunFolder, set_logger_folders, write_end_report
@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 NOTICE_S = RESEND_S + 5.0  # within which a dead actor is noticed
 
 
-class DittoTrainer(Validation):
+class DittoTrainer(PolicySteps, Validation):
     """Mixed into each of verl's V1 trainers. `base_mode` is verl's name of that trainer's mode."""
 
     base_mode: str
@@ -90,7 +90,7 @@ class DittoTrainer(Validation):
 
     def __init__(self, config: DictConfig) -> None:
         plugin.require(config.trainer.device)
-        self.settings = Settings.from_config(config)
+        self._set_policies(Settings.from_config(config))
         tasks.configure(self.settings.tasks)
         self.run_folder = RunFolder(self.settings.run_dir)
         self.liveness = Liveness()
@@ -116,11 +116,10 @@ class DittoTrainer(Validation):
         self.watchdog.start()
         with self.watchdog.phase("start-up"):
             super().init()
-            self.pi_old = PiOld.chosen(self.config, self.settings, self.actor_rollout_wg.active_dropout()[0])
+            self._dropout = self.actor_rollout_wg.active_dropout()[0]
+            self.pi_old = PiOld.chosen(self.config, self.settings, self._dropout)
             logger.info("pi_old: %s (%s)", self.pi_old.source, self.pi_old.why)
-        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        loss = partial(objective_loss, config=actor, objective=self.settings.objective, options=self.settings.options)
-        self.actor_rollout_wg.set_loss_fn(loss)
+        self._set_loss()
         for rank, worker in enumerate(self.actor_rollout_wg.workers):
             self.liveness.watch_actor(f"actor worker {rank}", worker)
         for manager in self._rollout_server_managers():  # separate_async has standalone servers besides
@@ -192,13 +191,17 @@ class DittoTrainer(Validation):
     ) -> KVBatchMeta:
         """Order the rows by rank and mini-batch, and pad all mini-batches to the same size. Raises MissingSessions."""
         step = StepBatch.fetch(batch)
-        step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
+        if self.policy is None:
+            step.require_sessions(self.global_steps, self._asked_prompts, self.config.actor_rollout_ref.rollout.n)
+        else:
+            batch, others = step.of_policy(batch, self.policy.name)
+            self._idle_keys += others
         step.sort(f"{self.config.actor_rollout_ref.actor.data_loader_seed}:{self.global_steps}")
         dp = self.actor_rollout_wg._dispatch_info.get("actor") or self.actor_rollout_wg._query_dispatch_info("actor")
         self.actor_rollout_wg._dispatch_info["actor"] = dp
         ranks = max(dp) + 1
         mini_batch = assign_mini_batches(
-            [record.prompt for record in step.records], self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+            [record.asked for record in step.records], self.config.actor_rollout_ref.actor.ppo_mini_batch_size
         )
         batch.reorder(step.order)
         actor = self.config.actor_rollout_ref.actor
@@ -252,7 +255,7 @@ class DittoTrainer(Validation):
             self._train(batch, step)
             measure_by_update(self.actor_rollout_wg, self.pi_old, self.parts, batch)
         note_log_probs(step)
-        self.run_folder.write_traces("step", self.global_steps, step.traces, part=self.local_trigger_step)
+        self.run_folder.write_traces("step", self.global_steps, step.traces, part=len(self.parts.batches) - 1)
         return batch
 
     def _train(self, batch: KVBatchMeta, step: StepBatch) -> None:
@@ -296,9 +299,31 @@ class DittoTrainer(Validation):
             numbers |= weighed[1] if weighed is not None else {}
         numbers |= batch_metrics.groups(step.groups) | batch_metrics.kl_to_start(step)
         versions = [int(tag["min_global_steps"]) for tag in batch.tags]
+        numbers |= self._policy_metrics(versions)
         numbers |= batch_metrics.context_gap(step) | self.alarm.check_rollout(self.global_steps, step, versions)
         numbers |= self.judges.after_step(self.global_steps, step.traces)
         return numbers | self.parts.update_metrics()
+
+    def _policy_metrics(self, versions: Sequence[int]) -> dict[str, Any]:
+        """The numbers of each policy's sessions, and of those that trained, the distance from the rollout engine."""
+        numbers: dict[str, Any] = {}
+        trained = {part.policy: part for part in self.parts.batches}
+        own: dict[str, Sequence[int]] = {}
+        for part in self.parts.batches:
+            own[part.policy], versions = versions[: len(part.records)], versions[len(part.records) :]
+        for policy in self.policies:
+            traces = [trace for part in trained.values() for trace in part.traces if trace.policy == policy.name]
+            if not traces:
+                continue
+            numbers_of: dict[str, Any] = session_metrics(traces) | step_diagnostics(traces) | assistant_turns(traces)
+            if policy.name in trained:
+                part = trained[policy.name]
+                taught = policy.objective is not None and policy.objective.teacher == "feedback"
+                numbers_of |= batch_metrics.sequences(part, teaches_feedback=taught) | batch_metrics.groups(part.groups)
+                numbers_of |= batch_metrics.kl_to_start(part)
+                numbers_of |= self.alarm.check_rollout(self.global_steps, part, own[policy.name], policy.name)
+            numbers |= {f"policy/{policy.name}/{name}": value for name, value in numbers_of.items()}
+        return numbers
 
     def on_step_end(self) -> None:
         self._end_if_due()  # saves while the rollout servers still sleep, as the memory plan assumes
@@ -341,10 +366,17 @@ class DittoTrainer(Validation):
 
     def _check_sync(self) -> None:
         """Check that the update reached every rollout server."""
-        if self.alarm.max_unchanged is not None:
-            times = 1 if self.base_mode == "sync" else sync_alarm.ASKS_OF_BUSY
-            answers = sync_alarm.ask(self._servers, self.tokenizer.encode(sync_alarm.PROBE_TEXT), times)
-            self.alarm.check_change(self.global_steps, answers, updated=self.parts.updated)
+        if self.alarm.max_unchanged is None:
+            return
+        times = 1 if self.base_mode == "sync" else sync_alarm.ASKS_OF_BUSY
+        probe = self.tokenizer.encode(sync_alarm.PROBE_TEXT)
+        policies: list[Policy | None] = [each for each in self.policies if each.objective]
+        for policy in policies or [None]:
+            answers = sync_alarm.ask(self._servers, probe, times, policy.sampling if policy else {})
+            if policy is not None:
+                answers = {f"{server} with the adapter of {policy.name}": found for server, found in answers.items()}
+            updated = self.parts.updated if policy is None else policy.name in self.parts.moved
+            self.alarm.check_change(self.global_steps, answers, updated=updated)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
@@ -373,7 +405,14 @@ class DittoTrainer(Validation):
             metrics: gets the alarms too.
         """
         name = self.settings.objective.name
-        metrics |= raise_alarms(self.global_steps, name, metrics, self.run_folder.metrics())
+        earlier = self.run_folder.metrics()
+        for policy in self.policies:
+            known = {step: of_policy(policy.name, numbers) for step, numbers in earlier.items()}
+            alarms = raise_alarms(
+                self.global_steps, f"{name}, policy {policy.name}", of_policy(policy.name, metrics), known
+            )
+            metrics |= {f"policy/{policy.name}/{alarm}": value for alarm, value in alarms.items()}
+        metrics |= raise_alarms(self.global_steps, name, metrics, earlier)
         self.run_folder.log_metrics(self.global_steps, metrics)
         self.checkpoints.publish()
 

@@ -80,7 +80,8 @@ class Validation(PPOTrainer, ABC):
         **kwargs: Any,
     ) -> dict[str, float]:
         """Metrics of each set from the sessions' verdicts: failed sessions are counted, never scored 0."""
-        traces = [SessionRecord.from_line(line, "a validation's trace") for line in reward_extra_infos_dict["trace"]]
+        lines = [line for each in reward_extra_infos_dict["trace"] for line in each.split("\n")]  # one for each side
+        traces = [SessionRecord.from_line(line, "a validation's trace") for line in lines]
         self.run_folder.write_traces("val", self.global_steps, traces)
         self.judges.after_validation(traces)
         return validation_metrics(traces)

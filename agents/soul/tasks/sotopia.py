@@ -1,9 +1,10 @@
 """Sotopia: two people with private goals meet in a situation and talk (Zhou et al., 2024).
 
 The policy plays the character at `eval_position`, an API model plays the other one, and agent1 has the first turn. A
-judge scores only the policy's character, on Sotopia's seven dimensions and their ranges. Protocol and headline: paper,
-section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10). The weighted reward is that of the
-original's code.
+judge scores only the policy's character, on Sotopia's seven dimensions and their ranges. With the option seats=both,
+the other one is a seat too (`partner`), with its own goal, verdict and critique (`Task.side_rows`). Protocol and
+headline: paper, section 4 and appendix C.3 (up to 20 turns, mean of the seven raw scores / 10). The weighted reward is
+that of the original's code.
 """
 
 import json
@@ -11,7 +12,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, create_model
@@ -29,6 +30,7 @@ from soul.tasks.sotopia_row import FIELDS, POSITIONS, RELATIONSHIPS, Position, S
 
 Kind = Literal["speak", "non-verbal communication", "action", "leave", "none"]
 
+PARTNER = "partner"  # the seat of the other person, with seats=both
 TURNS = 20  # of both people together
 FIRST_LEAVE = 5  # index, from 0, of the first turn in which leaving ends the conversation
 SILENT_TURNS = 3  # this many turns in a row in which nothing happens end the conversation
@@ -214,13 +216,14 @@ class Sotopia(Task[SotopiaRow]):
     # No `cuts`: public rows have fewer than 1,000 words, nearly all of them in the goals, which must stay whole.
     critic = load_prompt("sotopia/judge", 2)
 
-    def __init__(self, reward: str = "mean", hide: float = 0.0) -> None:
+    def __init__(self, reward: str = "mean", hide: float = 0.0, seats: str = "one") -> None:
         """Set the options.
 
         Args:
             reward: mean (the paper's: of the seven raw scores / 10) or weighted (the original's, 0 to 1).
             hide: the share of the dimensions without believability that the judge is not asked for in training, drawn
                 by row and step. A hidden one counts as 0 for the whole group. Evaluation and validation hide none.
+            seats: one (the partner is an API model) or both (the partner is a seat of its own).
 
         Raises:
             ValueError: an option has another value.
@@ -229,7 +232,11 @@ class Sotopia(Task[SotopiaRow]):
             raise ValueError(f"reward={reward!r}: use mean or weighted")
         if not isinstance(hide, int | float) or not 0 <= hide < 1:
             raise ValueError(f"hide={hide!r}: use a share from 0 up to 1, without 1")
-        self.hide = hide
+        if seats not in ("one", "both"):
+            raise ValueError(f"seats={seats!r}: use one or both")
+        self.hide, self.both = hide, seats == "both"
+        if self.both:  # each side has its own verdict
+            self.further_sides, self.calls_per_episode, self.policy_turns = (PARTNER,), {"judge": 2.0}, TURNS
         if reward == "weighted":
             self.headline = WEIGHTED
 
@@ -239,6 +246,9 @@ class Sotopia(Task[SotopiaRow]):
 
     def hidden_dimensions(self, seed: str) -> frozenset[str]:
         return frozenset(random.Random(seed).sample(HIDEABLE, round(self.hide * len(HIDEABLE))))
+
+    def side_rows(self, row: SotopiaRow) -> Mapping[str, SotopiaRow]:
+        return {side: row.model_copy(update={"eval_position": row.partner_position}) for side in self.further_sides}
 
     def groups(self, row: SotopiaRow) -> Mapping[str, str]:
         known = row.relationship if row.relationship in RELATIONSHIPS else ""  # other rows describe it in free text
@@ -252,7 +262,7 @@ class Sotopia(Task[SotopiaRow]):
         return self._opening(row, row.eval_position, feedback)
 
     def _opening(self, row: SotopiaRow, position: Position, feedback: str | None) -> list[Message]:
-        """Return what the person at `position` knows before the first turn. The partner never gets feedback."""
+        """Return what the person at `position` knows before the first turn. Feedback is on that person's own play."""
         me, other = row.of(position, "name"), row.of(other_than(position), "name")
         known = {
             "The situation": row.shown(row.scenario, position),
@@ -273,13 +283,19 @@ class Sotopia(Task[SotopiaRow]):
 
     async def play(self, row: SotopiaRow, players: Players, feedback: str | None) -> Encounter:
         policy = View(self.prompt(row, feedback), self.prompt(row))
-        partner = View(self._opening(row, row.partner_position, None))
+        opening = partial(self._opening, row, row.partner_position)
+        partner = View(opening(players.feedback.get(PARTNER)), opening(None))
         acts: list[Act] = []
         ended = "turn_limit"
         for number in range(TURNS):
             position = POSITIONS[number % 2]
             own = position == row.eval_position
-            text = await (policy.take_seat(players.policy()) if own else partner.take_model(players.partner))
+            if own:
+                text = await policy.take_seat(players.policy())
+            elif self.both:
+                text = await partner.take_seat(players.policy(PARTNER))
+            else:
+                text = await partner.take_model(players.partner)
             act = read_act(text, row.of(position, "name"))
             if act.kind == "leave" and number < FIRST_LEAVE:
                 act = Act(act.speaker, "none", well_formed=act.well_formed, held_back=True)
@@ -291,7 +307,8 @@ class Sotopia(Task[SotopiaRow]):
             if len(acts) >= SILENT_TURNS and all(last.kind == "none" for last in acts[-SILENT_TURNS:]):
                 ended = "silence"
                 break
-        return Encounter({"policy": policy.messages}, ended, tuple(acts))
+        seats = {"policy": policy.messages, **({PARTNER: partner.messages} if self.both else {})}
+        return Encounter(seats, ended, tuple(acts))
 
     async def judge(self, row: SotopiaRow, episode: Episode, judge: Judge) -> Verdict:
         assert isinstance(episode, Encounter), episode

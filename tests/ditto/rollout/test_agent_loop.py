@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 import ditto.rollout.agent_loop as agent_loop
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.objectives import objective
+from ditto.policies import SelfPlaySettings, policies_of
 from ditto.rollout.agent_loop import SoulAgentLoop
 from ditto.rollout.token_seat import TokenSeat
 from ditto.run.live_traces import open_live
@@ -21,6 +23,7 @@ from soul.record import read_records
 from soul.rows.task_files import TaskRow
 from soul.session import Attempt, Session
 from soul.task_types import Verdict
+from soul.tasks.sotopia import Sotopia
 
 EXAMPLE = examples.load("hitom")
 KINDS = {
@@ -102,3 +105,32 @@ def test_a_finished_session_is_appended_to_the_live_traces_but_not_a_validation(
     (file,) = trace_files(tmp_path / "traces")
     records = [line.record for line in read_records(file.path)]
     assert file.step == 1 and [(record.session, len(record.sequences)) for record in records] == [("p_3", 3)] * 2
+
+
+def test_each_side_of_a_play_is_its_policys(tmp_path: Path) -> None:
+    policies = {"user": {"seats": ["policy"], "objective": "ditto"}, "assistant": {"seats": ["partner"]}}
+    config = OmegaConf.create({"policies": policies, "algorithm": {"objective": "grpo"}})
+    for turn_steps, step, learners in ((None, 1, ["user", "assistant"]), (1, 2, ["assistant"])):
+        schedule = SelfPlaySettings(turn_steps=turn_steps)
+        settings = Settings(
+            objective=objective("grpo"),
+            run=RunSettings(dir=str(tmp_path)),
+            policies=policies_of(config),
+            self_play=schedule,
+        )
+        row = TaskRow(Sotopia(seats="both"), examples.load("sotopia").row(0), "rows.parquet", 0)
+        asked = agent_loop._sides(settings, row, step, lambda each: each.refines)
+        assert asked == ({""} if "user" in learners else set()), "a policy that rests gets no second attempt"
+        sides = [Session("sotopia", row.row, step, attempt(0.25), refined=attempt(0.5)) for _ in range(2)]
+        sides[1].side, sides[0].others = "partner", [sides[1]]
+        loop: Any = object.__new__(SoulAgentLoop)
+        loop.settings, loop.config = settings, SimpleNamespace(data=SimpleNamespace(max_feedback_length=8))
+        loop.rollout_config, loop.tokenizer = SimpleNamespace(prompt_length=8), SimpleNamespace(eos_token_id=0)
+        outputs = [asyncio.run(loop._outputs(side, row, "p", 3, step, validate=False)) for side in sides]
+        found = [[output.extra_fields["ditto"] for output in of_side] for of_side in outputs]
+        assert [{(r["policy"], r["prompt"], r["session"]) for r in of_side} for of_side in found] == [
+            {("user", "p", "p_3")},
+            {("assistant", "p:partner", "p_3:partner")},
+        ]
+        assert [r["kind"] for r in found[0]] == (KINDS["ditto"] if "user" in learners else ["none"])
+        assert [r["kind"] for r in found[1]] == ["draft"]

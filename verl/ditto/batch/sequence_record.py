@@ -44,7 +44,7 @@ class SequenceRecord:
     """A training sequence in one context."""
 
     kind: Kind | str  # "none" for a session that gave nothing to train
-    prompt: str  # id of the prompt's group
+    prompt: str  # id of the prompt's group; where a play has several sides, "<id>:<side>"
     session: str  # id of the session
     valid: bool  # the sequence is trained and counted
     turns: int = 0  # messages of the seat's dialogue: one read and one sampled per turn
@@ -55,6 +55,7 @@ class SequenceRecord:
     task: str = ""
     place: int = -1  # in the list of sequences of the session's trace; -1: it is not in there
     seat: str = ""  # that sampled it
+    policy: str = ""  # that sampled it, where a run trains several
     masked: str | None = None  # why it is not trained, as far as the session knows; None: the objective may train it
     loss: RowLoss = RowLoss()  # what the trainer's plan says of it
 
@@ -75,6 +76,11 @@ class SequenceRecord:
     exact: bool = True  # the ids of every turn stand for exactly the text that the other speakers got
     full: bool = False  # there was no room for another turn, so nothing is added any more
     cut: bool = False  # a turn was cut off by a limit on tokens
+
+    @property
+    def asked(self) -> str:
+        """The id of the prompt that the step asked for; all sides of its plays share it."""
+        return self.prompt.partition(":")[0]
 
     @property
     def refined(self) -> bool:
@@ -116,6 +122,6 @@ class SequenceRecord:
 
 _TRAVELS = (
     *("kind", "prompt", "session", "valid", "turns", "tokens", "draft_reward", "refined_reward", "teacher_prompt"),
-    *("task", "place"),
+    *("task", "place", "policy"),
 )
 PADDING = SequenceRecord("padding", "", "", valid=False)

@@ -67,6 +67,7 @@ class StepBatch:
     )
     reference: torch.Tensor | None = None  # jagged, log-probs of the response tokens under the reference policy
     entropy: torch.Tensor | None = None  # of the actor at each sampled token of the measured rows, shape (tokens,)
+    policy: str = ""  # that trains it, where a run has several
     advantages: torch.Tensor | None = None  # jagged, one value per response token; 0 where the policy did not sample it
 
     @classmethod
@@ -79,11 +80,19 @@ class StepBatch:
 
     def require_sessions(self, step: int, prompts: int, n: int) -> None:
         """Check that every session of the prompts that the step asked for came back, `n` of each."""
-        if len(self.traces) != prompts * n:
+        got = len({record.session.partition(":")[0] for record in self.records})  # a play has a session for each side
+        if got != prompts * n:
             raise MissingSessions(
                 f"Step {step} asked for {prompts * n} sessions ({prompts} prompts x rollout.n={n}) and got "
-                f"{len(self.traces)}: an agent-loop worker failed; its traceback is in the log of AgentLoopWorkerTQ."
+                f"{got}: an agent-loop worker failed; its traceback is in the log of AgentLoopWorkerTQ."
             )
+
+    def of_policy(self, batch: KVBatchMeta, policy: str) -> tuple[KVBatchMeta, list[str]]:
+        """Keep the records of one policy. Returns the batch of its rows, and the keys of the others."""
+        self.policy, kept = policy, [row for row, record in enumerate(self.records) if record.policy == policy]
+        keys = [batch.keys[row] for row in kept]
+        self.records = [self.records[row] for row in kept]
+        return batch.select_keys(keys), sorted(set(batch.keys) - set(keys))
 
     @property
     def prompts(self) -> list[str]:

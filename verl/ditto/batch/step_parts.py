@@ -25,12 +25,13 @@ class StepParts:
 
     Attributes:
         batches: of each part, in the order in which they are trained.
-        updated: whether any part moved a weight.
+        updated: whether any part moved a weight; `moved`: the policies whose part did.
         rollouts: when the rollout phase of each part began and ended, unix time.
     """
 
     batches: list[StepBatch] = field(default_factory=list)
     updated: bool = False
+    moved: set[str] = field(default_factory=set)
     rollouts: list[tuple[float, float]] = field(default_factory=list)
     _updates: int = 0
     _reported: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -40,6 +41,11 @@ class StepParts:
     def current(self) -> StepBatch:
         """The part that is being trained."""
         return self.batches[-1]
+
+    @property
+    def begins(self) -> bool:
+        """True if the weights that this part trains are still those from before the step."""
+        return all(batch.policy != self.current.policy for batch in self.batches[:-1])
 
     def add_update(self, updates: int, reported: Mapping[str, Any]) -> None:
         """Add what the workers report of a part's update.
@@ -52,7 +58,9 @@ class StepParts:
         for name, values in reported.items():
             self._reported[name] += np.ravel(values).tolist()
         self._rate = self._reported["actor/lr"][-1]
-        self.updated = self.updated or (float(np.mean(reported["actor/grad_norm"])) > 0 and self._rate > 0)
+        if float(np.mean(reported["actor/grad_norm"])) > 0 and self._rate > 0:
+            self.updated = True
+            self.moved.add(self.current.policy)
 
     def update_metrics(self) -> dict[str, Any]:
         """Metrics of the step's updates: means over the updates (and largest values), and the last learning rate."""

@@ -39,6 +39,7 @@ from ditto.config_checks.key_types import (
     several,
 )
 from ditto.objectives.loss_weights import LOSS_AGG_MODES
+from ditto.policies import SelfPlaySettings
 from ditto.rows.mixture import MixtureSettings
 from ditto.settings import AlgorithmSettings, MemorySettings, RunSettings
 from soul.judge.call.endpoint import Endpoint
@@ -279,6 +280,12 @@ RL_KEYS: Keys = {
     **{name: Key(key.type) for name, key in below("actor_rollout_ref.ref.fsdp_config", ENGINE).items()},
     **below("actor_rollout_ref.rollout", _ROLLOUT),
     **of_model("memory", MemorySettings),
+    "policies": Key(
+        Open,
+        "Several policies, each a LoRA adapter: name -> its seats and its objective, or `none` for the base model "
+        "([two policies](two_policies.md)).",
+    ),
+    **of_model("self_play", SelfPlaySettings),
     **_OTHER,
 }
 # Keys without an effect on what is trained: names, places, logging, machines.
@@ -294,6 +301,8 @@ DEFAULTS: Mapping[str, Any] = {
     "run": defaults_of(RunSettings),
     "data": {"mixture": defaults_of(MixtureSettings)},
     "memory": defaults_of(MemorySettings),
+    "policies": {},
+    "self_play": defaults_of(SelfPlaySettings),
     "tasks": {},
 }
 DEFAULTS["judge"].update(defaults_of(JudgePolicy))

@@ -26,6 +26,7 @@ from omegaconf import DictConfig, open_dict
 from ditto.config_checks.key_types import covering, leaves
 from ditto.config_checks.keys import OUTSIDE, RL_KEYS
 from ditto.objectives import objective
+from ditto.policies import ADAPTERS
 from ditto.run import checkpoint, manifest, run_json
 from ditto.run.checkpoint import ResumeChoice
 from ditto.run.run_folder import RunFolder
@@ -40,13 +41,13 @@ _PARTS = ("model", "optim", "extra_state")  # beginnings of the names of verl's 
 SHOWN = 6  # differences in a line, at most
 _MODEL, _OPTIMIZER = "actor_rollout_ref.model", "actor_rollout_ref.actor.optim"
 _ADAPTER_KEYS = tuple(f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_adapter_path"))
-_KEPT = (f"{_MODEL}.path", *_ADAPTER_KEYS, f"{_OPTIMIZER}.optimizer", f"{_OPTIMIZER}.optimizer_impl")
+_KEPT = (f"{_MODEL}.path", ADAPTERS, *_ADAPTER_KEYS, f"{_OPTIMIZER}.optimizer", f"{_OPTIMIZER}.optimizer_impl")
 _LENGTH = "trainer.total_training_steps"
 _TOLD = (*_KEPT, "algorithm.objective")
 _PLACES = (f"{_MODEL}.path", f"{_MODEL}.lora_adapter_path")  # other machines keep them elsewhere: names are compared
 _ORDER = (
     *("data.train_batch_size", "data.seed", "data.shuffle", "data.train_max_samples", "data.max_prompt_length"),
-    *("data.filter_overlong_prompts", "data.mixture"),
+    *("data.filter_overlong_prompts", "data.mixture", "policies", "self_play"),
 )
 _FILES = ("data.train_files", "data.val_files")  # their contents are compared, or nothing depends on them
 _OF_A_START = ("run.dir", "trainer.default_local_dir", "trainer.resume_", "dry_run", *_FILES)
@@ -233,7 +234,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str,
     """Key and description of each difference between two configs."""
     old, new = dict(leaves(before)), dict(leaves(now))
     for key in {**old, **new}:
-        read = key.startswith("gateway.") or covering(key, RL_KEYS)  # the gateway: the resolved sections of the roles
+        read = (
+            key.startswith("gateway.") or key == ADAPTERS or covering(key, RL_KEYS)
+        )  # the gateway: the resolved sections of the roles
         if not read or key.startswith((*_OF_A_START, *OUTSIDE)):
             continue
         values = [json.dumps(values.get(key), ensure_ascii=False) for values in (old, new)]

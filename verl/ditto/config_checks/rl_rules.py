@@ -22,6 +22,7 @@ from ditto.launching.compose import SEPARATE, default_config
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.loss_weights import SCALED
 from ditto.objectives.options import ObjectiveOptions
+from ditto.objectives.spec import Objective
 from ditto.run.checkpoint import ResumeChoice
 from ditto.settings import Settings
 
@@ -61,11 +62,16 @@ class RLRun(Run):
 
     def __init__(self, config: DictConfig, settings: Settings) -> None:
         super().__init__(config)
-        self.settings, self.objective = settings, settings.objective
+        self.settings, self.objectives = settings, settings.objectives
         self.actor = config.actor_rollout_ref.actor
         self.rollout = config.actor_rollout_ref.rollout
         self.model = config.actor_rollout_ref.model
         self.separate = config.trainer.v1.trainer_mode == SEPARATE  # rollouts have devices of their own
+
+    @property
+    def names(self) -> str:
+        """The objectives, in words."""
+        return " and ".join(dict.fromkeys(objective.name for objective in self.objectives))
 
     @property
     def longest(self) -> int:
@@ -92,7 +98,7 @@ def check_config(config: DictConfig, settings: Settings) -> ResumeChoice:
 def rl_rules(run: RLRun) -> Iterator[Rule]:
     """All rules of RL."""
     yield from trainer_rules(run)
-    for rules in (_mode_rules, _batch_rules, _objective_rules, _loss_rules, _rollout_rules):
+    for rules in (_mode_rules, _batch_rules, _policy_rules, _objective_rules, _loss_rules, _rollout_rules):
         yield from rules(run)
     yield from chosen_on_a_cpu(run, _CHOSEN_ON_A_CPU)
     yield from model_rules(run, _MODEL, f"{_ACTOR}.optim", f"{_ACTOR}.fsdp_config", f"{_ACTOR}.checkpoint")
@@ -147,8 +153,8 @@ def _batch_rules(run: RLRun) -> Iterator[Rule]:
     )
     yield (
         f"{_ROLLOUT}.n",
-        n < 2 and not _learns_from_one_session(run.settings),
-        f"objective {run.objective.name} compares the sessions of a prompt with each other. With one session every "
+        n < 2 and not all(_learns_from_one_session(run.settings, objective) for objective in run.objectives),
+        f"objective {run.names} compares the sessions of a prompt with each other. With one session every "
         "advantage is 0 and nothing is learned. Use 2 or more.",
     )
     tokens, limits = run.longest, "data.max_prompt_length, data.max_feedback_length or data.max_response_length"
@@ -168,36 +174,56 @@ def _batch_rules(run: RLRun) -> Iterator[Rule]:
         )
 
 
+def _policy_rules(run: RLRun) -> Iterator[Rule]:
+    """Rules for several policies."""
+    several, mode = bool(run.settings.policies), run.trainer.v1.trainer_mode
+    yield (
+        f"{_MODEL}.lora_rank",
+        several and not run.model.lora_rank,
+        "each of several policies is a LoRA adapter: use 32.",
+    )
+    yield _MODE, several and mode != "ditto_sync", "several policies are trained in ditto_sync alone."
+    yield (
+        "algorithm.sdpo.teacher",
+        several
+        and any(each.teacher == "feedback" for each in run.objectives)
+        and run.settings.options.sdpo.teacher != "live",
+        "with several policies the teacher of a distillation is the policy as it is: use live.",
+    )
+    yield "self_play.turn_steps", not several and run.changed("self_play.turn_steps"), "is read only with policies."
+
+
 def _objective_rules(run: RLRun) -> Iterator[Rule]:
     """Rules for the options of objectives: none is accepted and ignored, and none contradicts another."""
-    objective, defaults = run.objective, ObjectiveOptions()
+    objectives, defaults = run.objectives, ObjectiveOptions()
     for option in OPTIONS:
         usual = attrgetter(option)(defaults)
         readers = ", ".join(name for name, each in OBJECTIVES.items() if option in each.options)
         yield (
             f"algorithm.{option}",
-            option not in objective.options and attrgetter(option)(run.settings.options) != usual,
-            f"objective {objective.name} does not read this option; {readers} do. Leave it at its default, {usual}, "
+            not any(option in each.options for each in objectives)
+            and attrgetter(option)(run.settings.options) != usual,
+            f"objective {run.names} does not read this option; {readers} do. Leave it at its default, {usual}, "
             "or choose another algorithm.objective.",
         )
     yield (
         "algorithm.distill.teachers",
-        objective.teacher == "experts" and not run.settings.expert_teachers,
-        f"objective {objective.name} needs checkpoints that score what the policy samples: "
+        any(each.teacher == "experts" for each in objectives) and not run.settings.expert_teachers,
+        f"objective {run.names} needs checkpoints that score what the policy samples: "
         "algorithm.distill.teachers.TASK=CHECKPOINT for each task, or for all of them "
         "algorithm.distill.teachers.default=CHECKPOINT.",
     )
-    kernels = run.model.fused_kernel_options or {}
+    kernels, logits = run.model.fused_kernel_options or {}, any(each.compares_logits for each in objectives)
     yield (
         f"{_MODEL}.use_fused_kernels",
-        objective.compares_logits and not (run.model.use_fused_kernels and kernels.get("impl_backend") == "chunked"),
-        f"objective {objective.name} compares distributions in the chunked head. Use use_fused_kernels=true with "
+        logits and not (run.model.use_fused_kernels and kernels.get("impl_backend") == "chunked"),
+        f"objective {run.names} compares distributions in the chunked head. Use use_fused_kernels=true with "
         "fused_kernel_options.impl_backend=chunked, or the objective's token form.",
     )
     yield (
         f"{_MODEL}.use_remove_padding",
-        objective.compares_logits and not run.model.use_remove_padding,
-        f"objective {objective.name} compares tokens by their place in a packed batch: use true, or the objective's "
+        logits and not run.model.use_remove_padding,
+        f"objective {run.names} compares tokens by their place in a packed batch: use true, or the objective's "
         "token form.",
     )
 
@@ -212,8 +238,8 @@ def _loss_rules(run: RLRun) -> Iterator[Rule]:
         "verl divides by the longest response of each micro-batch.",
     )
     for option in ("policy_loss.loss_mode", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c"):
-        key, unclipped = f"{_ACTOR}.{option}", not run.objective.clips
-        why = f"objective {run.objective.name} has no clipped part. Remove it."
+        key, unclipped = f"{_ACTOR}.{option}", not any(each.clips for each in run.objectives)
+        why = f"objective {run.names} has no clipped part. Remove it."
         yield key, unclipped and run.value(key) and run.changed(key), why
     threshold = run.value(f"{_WEIGHTS}_threshold")
     bound = "use a number above 0, or a lower and an upper one as text: '0.5_2.0'."
@@ -258,9 +284,8 @@ def _is_threshold(value: Any) -> bool:
     return all(0 < bound < math.inf for bound in bounds) and bounds == sorted(bounds)
 
 
-def _learns_from_one_session(settings: Settings) -> bool:
+def _learns_from_one_session(settings: Settings, objective: Objective) -> bool:
     """Check that one session of a prompt teaches: by its refined answer, or by a term that compares no sessions."""
-    return settings.objective.refines or any(
-        part.compares not in ("group", "drafts") and settings.options.weight(part) > 0
-        for part in settings.objective.parts
+    return objective.refines or any(
+        part.compares not in ("group", "drafts") and settings.options.weight(part) > 0 for part in objective.parts
     )

@@ -18,6 +18,7 @@ from yaml import YAMLError
 from ditto.config_checks.keys import DEFAULTS, INSTEAD, RL_KEYS
 from ditto.launching.override_parser import Program, check_keys, checked, refuse_secrets
 from ditto.launching.variables import rl_words, sft_words
+from ditto.policies import name_adapters
 from ditto.settings import BadConfig
 from soul.errors import one_line
 
@@ -74,6 +75,7 @@ def load_config(overrides: list[str], program: Program = TRAIN_PPO) -> DictConfi
             _check_file(directory, name, program)
         config = compose_config(str(directory), name, words)
         fill_lengths(config)
+        name_adapters(config)
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError, TypeError, RecursionError, YAMLError) as error:
         references = [word.lstrip("+") for word in words if "${" in word and "nterpolation" in str(error)]

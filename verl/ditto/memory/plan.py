@@ -19,7 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from ditto.launching.compose import SEPARATE
 from ditto.memory.estimate import GIB, Memory, Model, Training, read_model
 from ditto.objectives import objective
+from ditto.policies import adapters_of, objectives_of
 from ditto.settings import BadConfig
+from soul import tasks
 
 ASSUMED_GIB = 79.2  # usable memory of an 80 GB NVIDIA GPU
 # Assumed from logs. Of a vLLM engine while it sleeps: its CUDA context and CUDA graphs.
@@ -228,7 +230,8 @@ def model_of(section: DictConfig, path: str | None = None) -> Model:
 
     path, trust = path or str(section.path), bool(section.get("trust_remote_code", False))
     config = AutoConfig.from_pretrained(path, trust_remote_code=trust)
-    return read_model(config, path, int(section.get("lora_rank") or 0), trust)
+    rank = int(section.get("lora_rank") or 0) * len(adapters_of(section.get("lora") or {}))  # as one wide adapter
+    return read_model(config, path, rank, trust)
 
 
 def number_bytes(name: Any) -> int:
@@ -237,9 +240,11 @@ def number_bytes(name: Any) -> int:
 
 
 def update_tokens(config: DictConfig) -> int:
-    """Most tokens that one device can get in one optimizer update."""
-    rollout, kinds = config.actor_rollout_ref.rollout, objective(config.algorithm.objective).kinds
-    rows = config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n * len(kinds)
+    """Most tokens that one device can get in one optimizer update, which may train every side of a play."""
+    rollout, objectives = config.actor_rollout_ref.rollout, objectives_of(config)
+    sides = max((1 + len(tasks.load(name).further_sides) for name in config.get("tasks") or ()), default=1)
+    kinds = sides * max(len(each.kinds) for each in objectives)
+    rows = config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n * kinds
     return int(-(-rows // (config.trainer.n_gpus_per_node * config.trainer.nnodes)) * rollout.max_model_len)
 
 

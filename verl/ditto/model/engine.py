@@ -18,14 +18,16 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
+from peft import get_peft_model_state_dict
 from tensordict import TensorDict
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.device import get_device_id
@@ -37,9 +39,11 @@ from ditto.model import teaching
 from ditto.model.chunked_head import TeacherScores, with_chunked_head
 from ditto.model.prefix_tree.packing import TreePack, wants_tree
 from ditto.model.teacher_weights import TeacherWeights
+from ditto.model.teacher_weights import reshard as reshard_parameters
 from ditto.model.teaching import TeacherOutput
 from ditto.objectives.losses import DIVERGENCE, TEACHER_LOG_PROBS, TEACHER_PROMPTS, TEACHERS
 from ditto.objectives.options import ComparisonOptions, DistillOptions, SdpoOptions
+from ditto.policies import FIRST_ADAPTER, adapters_of
 from ditto.run import manifest, reshard
 from ditto.settings import BadConfig
 from ditto.verl_hooks.dropout import without_dropout
@@ -124,6 +128,12 @@ class DittoEngine(FSDPEngineWithLMHead):
         with warnings.catch_warnings():  # peft warns if a text model has no module that exclude_modules matches
             warnings.filterwarnings("ignore", "You have passed exclude_modules")
             peft_model: torch.nn.Module = super()._build_lora_module(module)
+        for name in adapters_of(self.model_config.lora)[1:]:
+            peft_model.add_adapter(name, peft_model.peft_config[FIRST_ADAPTER])
+        self._train_every_adapter(peft_model)
+        trained = [parameter for parameter in peft_model.parameters() if parameter.requires_grad]
+        for parameter in trained[1:]:  # verl has stored the first adapter in the dtype of the model
+            parameter.data = parameter.data.to(trained[0].dtype)
         mixed_precision: dict[str, Any] = self.engine_config.mixed_precision or {}
         compute_dtype = PrecisionType.to_dtype(mixed_precision.get("param_dtype", "bf16"))
         for parameter in peft_model.parameters():
@@ -140,6 +150,43 @@ class DittoEngine(FSDPEngineWithLMHead):
         if self.model_config.hf_config.get_text_config().tie_word_embeddings:
             weights = ((name, weight) for name, weight in weights if not name.endswith("lm_head.weight"))
         return weights, config
+
+    # ---- several policies: the adapter that is not in use gets no gradient, so its AdamW state does not move ---------
+
+    moves_schedule: bool = True  # False: another policy's update in this step will move the learning rate
+
+    @staticmethod
+    def _train_every_adapter(module: torch.nn.Module) -> None:
+        """PEFT freezes the adapters that are not in use; FSDP2 and the optimizer must know all of them."""
+        for name, parameter in module.named_parameters():
+            if ".lora_" in name:
+                parameter.requires_grad_(True)
+
+    def choose_adapter(self, name: str, moves_schedule: bool = True) -> None:
+        """Compute with this adapter from now on, and train it alone."""
+        reshard_parameters(self.module)
+        self.module.set_adapter(name)
+        self._train_every_adapter(self.module)
+        self.moves_schedule = moves_schedule
+
+    @contextmanager
+    def disable_adapter(self) -> Iterator[None]:
+        with super().disable_adapter():
+            yield
+        self._train_every_adapter(self.module)
+
+    def lr_scheduler_step(self) -> float:
+        rate: float = super().lr_scheduler_step() if self.moves_schedule else self.lr_scheduler.get_last_lr()[0]
+        return rate
+
+    def adapter_weights(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The whole tensors of an adapter by PEFT's names, on the host, and its config: what the servers load."""
+        state = get_peft_model_state_dict(self.module, adapter_name=name)
+        gathered = {
+            key: (value.full_tensor() if isinstance(value, DTensor) else value).detach().cpu()
+            for key, value in state.items()
+        }
+        return gathered, self.module.peft_config[name].to_dict()
 
     # ---- distillation -------------------------------------------------------------------------------------------
 

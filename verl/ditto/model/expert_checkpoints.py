@@ -93,7 +93,7 @@ def _check_model(config: DictConfig, settings: Settings, setting: str, path: str
         AutoConfig.from_pretrained(model, trust_remote_code=trust).get_text_config().vocab_size
         for model in (path, student.path)
     ]
-    if settings.objective.compares_logits and sizes[0] != sizes[1]:
+    if any(each.compares_logits for each in settings.objectives) and sizes[0] != sizes[1]:
         raise BadConfig(
             f"{setting}: its head has {sizes[0]} outputs and that of {student.path} has {sizes[1]}. Use "
             "algorithm.objective=on_policy_distillation, which compares the sampled tokens."

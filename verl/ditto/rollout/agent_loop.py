@@ -6,7 +6,7 @@ own record in `extra_fields["ditto"]`, which `trainer.py` reads. The loop never 
 session: verl would drop the whole prompt group and pad the hole without a word.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from ditto.batch.sequence_record import SequenceRecord
 from ditto.judging.actor import remote_gateway
-from ditto.objectives.spec import Kind
+from ditto.objectives.spec import Kind, Objective
+from ditto.policies import FIRST_SEAT
 from ditto.rollout.token_seat import TokenSeat
 from ditto.rows.dataset import restore_row
 from ditto.run.live_traces import LiveTraces
@@ -89,13 +90,15 @@ class SoulAgentLoop(AgentLoopBase):
         sampling = {k: v for k, v in sampling_params.items() if k != "max_tokens"}
 
         def new_players(context: Context) -> Players:
-            def new_seat(_name: str) -> TokenSeat:
+            def new_seat(name: str) -> TokenSeat:
+                policy = settings.policy_of(name)
                 limit = self.rollout_config.prompt_length
                 if context == "feedback":
                     limit += self.config.data.max_feedback_length
                 response, turn = self.rollout_config.response_length, self.config.data.max_turn_length
                 in_dialogue = task_row.task.policy_turns > 1
-                seat = TokenSeat(self, self.renderer, sampling, limit, response, turn if in_dialogue else response)
+                chosen = sampling | (policy.sampling if policy else {})
+                seat = TokenSeat(self, self.renderer, chosen, limit, response, turn if in_dialogue else response)
                 seats.append((context, seat))
                 return seat
 
@@ -108,27 +111,59 @@ class SoulAgentLoop(AgentLoopBase):
             _gateway(settings.gateway.model_dump_json()),
             settings.refine,
             step=step,
-            refine=settings.objective.refines and not validate,
-            contexts=settings.objective.teacher == "feedback" and not validate,
+            refine=not validate and _sides(settings, task_row, step, lambda each: each.refines),
+            contexts=not validate and _sides(settings, task_row, step, lambda each: each.teacher == "feedback"),
             hidden=hidden_dimensions(task_row, step) if not validate else frozenset(),
             canary=not validate and _asks_canary(settings, task_row, f"{kwargs['uid']}_{kwargs['session_id']}"),
         )
-        longest = self.rollout_config.prompt_length + self.config.data.max_feedback_length
+        outputs = [
+            await self._outputs(side, task_row, str(kwargs["uid"]), kwargs["session_id"], step, validate=validate)
+            for side in (session, *session.others)
+        ]
+        if not validate:
+            return [output for of_side in outputs for output in of_side]
+        lines = [of_side[0].extra_fields["trace"] for of_side in outputs]
+        outputs[0][0].extra_fields["reward_extra_info"] = {"trace": "\n".join(lines)}
+        return outputs[0]
+
+    async def _outputs(
+        self, session: Session, row: TaskRow, uid: str, number: Any, step: int, *, validate: bool
+    ) -> list[AgentLoopOutput]:
+        """The outputs of one side's session, which is appended to the live traces."""
+        settings, policy = self.settings, self.settings.policy_of(session.side or FIRST_SEAT)
+        objective = _objective_of(settings, session.side, step)
         outputs = session_outputs(
             session,
-            settings.objective.kinds,
-            task_row,
-            await teacher_prompts(session, longest),
+            objective.kinds if objective else (),
+            row,
+            await teacher_prompts(session, self.rollout_config.prompt_length + self.config.data.max_feedback_length),
             self.tokenizer.eos_token_id,
-            uid=str(kwargs["uid"]),
-            number=kwargs["session_id"],
+            uid=uid,
+            number=number,
             step=step,
             validate=validate,
             with_tokens=settings.run.trace_tokens,
+            policy=policy.name if policy else "",
         )
         if not validate:
             await _live_traces(settings.run_dir).append(step, outputs[0].extra_fields["trace"])
         return outputs
+
+
+def _objective_of(settings: Settings, side: str, step: int) -> Objective | None:
+    """The objective that a step trains a side's sequences by; None: nobody learns from them."""
+    policy = settings.policy_of(side or FIRST_SEAT)
+    if policy is None:
+        return settings.objective
+    return policy.objective if policy in settings.in_turn(step) else None
+
+
+def _sides(settings: Settings, row: TaskRow, step: int, wants: Callable[[Objective], bool]) -> bool | set[str]:
+    """The sides of a play whose objective wants something; where there are no policies, whether it does."""
+    if not settings.policies:
+        return wants(settings.objective)
+    objectives = {side: _objective_of(settings, side, step) for side in ("", *row.task.further_sides)}
+    return {side for side, objective in objectives.items() if objective and wants(objective)}
 
 
 def hidden_dimensions(row: TaskRow, step: int) -> frozenset[str]:
@@ -170,6 +205,7 @@ def session_outputs(
     step: int,
     validate: bool,
     with_tokens: bool = False,
+    policy: str = "",
 ) -> list[AgentLoopOutput]:
     """The session as verl takes it: one output per sequence that may be trained; a masked one if there is none.
 
@@ -179,20 +215,23 @@ def session_outputs(
         filler: a token.
         uid, number: verl's ids of the prompt's group and of the session in it.
         with_tokens: write the tokens into the trace.
+        policy: the policy that played the session, where a run trains several.
     """
-    name = f"{uid}_{number}"
+    name, uid = (f"{each}:{session.side}" if session.side else each for each in (f"{uid}_{number}", uid))
     records = session_sequences(session, ("draft",) if validate else kinds, uid, name, prompts)
     trained = [record for record in records if record.masked is None]
     if not trained:  # the session is counted, and nothing of it is trained
         one = {"prompt_ids": [filler], "response_ids": [filler], "response_mask": [0], "response_logprobs": [0.0]}
         rewards = (each.verdict.reward if each and each.verdict else None for each in (session.draft, session.refined))
         trained = [SequenceRecord("none", uid, name, False, 0, 0, *rewards, **one)]  # type: ignore[arg-type]
+    for record in (*records, *trained):
+        record.policy = policy
     outputs = [_output(record, session, step) for record in (trained[-1:] if validate else trained)]
     trace = session.to_record(row.file, row.number)
     trace.groups = dict(row.task.groups(row.row))
     episodes = [each.episode if each else None for each in (session.draft, session.refined)]
     note_answers(trace, row.task, row.row, episodes)
-    trace.session, trace.prompt = name, uid
+    trace.session, trace.prompt, trace.policy = name, uid, policy
     trace.model_version = max(output.extra_fields["max_global_steps"] for output in outputs)
     trace.out_of_tokens = {  # sequences that a limit on tokens has cut: a turn, or all turns after it
         name: sum(sequence.full or sequence.cut for _, _, sequence in seat_sequences(attempt))

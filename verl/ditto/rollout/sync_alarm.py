@@ -71,12 +71,13 @@ class SyncAlarm:
             bound = BOUND["float32"] if dtype in ("float32", "float") else BOUND["bfloat16"]
         return cls(float(bound), config.run.max_unchanged_syncs)
 
-    def check_rollout(self, step: int, batch: StepBatch, versions: Sequence[int]) -> dict[str, float]:
+    def check_rollout(self, step: int, batch: StepBatch, versions: Sequence[int], policy: str = "") -> dict[str, float]:
         """Compare actor and rollout engine where both saw the same context. Returns the step's metrics of it.
 
         Args:
             batch: with the log-probs of both.
             versions: the step whose weights sampled each row.
+            policy: whose rows these are, where a run trains several.
 
         Raises:
             WeightsOutOfSync: the engine samples from other weights.
@@ -92,7 +93,8 @@ class SyncAlarm:
         # The distance of older rollouts is no sign of a lost sync; `check_change` covers them.
         if newest >= step - 1 and difference > self.bound:
             raise WeightsOutOfSync(
-                f"Step {step}: the log-probs of rollout engine and actor for the same tokens differ by "
+                f"Step {step}{policy and f', policy {policy}'}: the log-probs of rollout engine and actor for the same "
+                "tokens differ by "
                 f"{difference:.3g} on average, more than {self.bound:g}: a weight sync was lost, or the two compute "
                 "differently (temperature, top_p, precision, attention). Resume from a checkpoint before "
                 "training/rollout_logprob_diff_mean rose, or raise run.max_logprob_diff if this is normal here."
@@ -148,13 +150,18 @@ def distance(
     return float((actor - rollout).abs().mean()), metrics
 
 
-def ask(servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1) -> dict[str, Set[Answer]]:
+def ask(
+    servers: Mapping[str, Any], prompt_ids: Sequence[int], times: int = 1, more: Mapping[str, Any] | None = None
+) -> dict[str, Set[Answer]]:
     """Ask every rollout server (name -> verl's Ray actor) for its greedy answer to a prompt, so often.
+
+    Args:
+        more: sampling parameters besides: the adapter, where there are several.
 
     Returns:
         server -> its different answers.
     """
-    sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True}
+    sampling = {"temperature": 0.0, "max_tokens": PROBE_TOKENS, "ignore_eos": True, "logprobs": True, **(more or {})}
     answers: dict[str, set[Answer]] = {name: set() for name in servers}
     for _ in range(times):  # one after the other
         pending = {

@@ -24,11 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 def prompt_tokens(task: Task[Any], row: Row, tokenizer: Any, template: dict[str, Any]) -> int:
-    """Number of tokens of the row's base prompt, including the generation prompt."""
-    ids = tokenizer.apply_chat_template(
-        task.prompt(row), add_generation_prompt=True, tokenize=True, return_dict=False, **template
+    """Tokens of the row's base prompt, including the generation prompt; of several sides, of the longest."""
+    ids = (
+        tokenizer.apply_chat_template(
+            task.prompt(of_side), add_generation_prompt=True, tokenize=True, return_dict=False, **template
+        )
+        for of_side in (row, *task.side_rows(row).values())
     )
-    return len(ids)
+    return max(map(len, ids))
 
 
 def fitting_rows(

@@ -28,6 +28,8 @@ SHORT = WINDOW // 2  # steps at the start of the run, and as many now
 INVALID = 0.25  # share of a step's drafts that failed
 LEAST_GAP = 2.0  # nats of a whole answer by which the gap between contexts must have grown, however small it was
 LONGER, PAYS = 1.2, 0.5  # growth of drafts, and correlation with reward, that together raise the alarm of length
+CODE = 0.5  # nats per token by which a policy may move away from the base model
+DRIFT = 0.2  # share of a policy's turns by which it may come to speak as an assistant
 _REWARD, _CANARY, _GAP = "ditto/reward_draft", "ditto/canary/reward_draft", "ditto/context_logprob_gap"
 _DIFFERENCE, _LENGTH = "ditto/canary/difference", "ditto/response_tokens_draft"
 
@@ -201,6 +203,56 @@ ALARMS: tuple[Alarm, ...] = (
 )
 
 
+_POLICY = re.compile(r"policy/(\w+)/(.+)")
+
+
+def of_policy(policy: str, numbers: Numbers) -> dict[str, float]:
+    """The numbers of one of several policies, by the names that they have in a run with one."""
+    prefix = f"policy/{policy}/"
+    return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
+
+
+def _policies(numbers: Numbers) -> list[str]:
+    return sorted({match[1] for name in numbers if (match := _POLICY.fullmatch(name))})
+
+
+def _collude(history: History) -> bool:
+    """True if the judge's reward of every policy rises, and the second judge's falls."""
+    keys = [f"policy/{policy}/{_REWARD}" for policy in _policies(history.now)]
+    return all(history.trend(key) > CERTAIN for key in keys) and history.trend(_CANARY) < -CERTAIN
+
+
+def _above(key: str, bound: float) -> Callable[[History], list[str]]:
+    """The policies whose number has grown beyond a bound since the first step in which it is known."""
+
+    def raised(history: History) -> list[str]:
+        keys = {policy: f"policy/{policy}/{key}" for policy in _policies(history.now)}
+        return [policy for policy, of in keys.items() if history.growth(of) > bound]
+
+    return raised
+
+
+SELF_PLAY: tuple[Alarm, ...] = (
+    Alarm(
+        "collusion",
+        _collude,
+        "The rewards of all policies rise while the second judge's falls: they please the judge together. Improve the "
+        "judge, or let them meet a frozen partner (self_play.turn_steps, `objective: none`).",
+    ),
+    Alarm(
+        "private_code",
+        _above("ditto/kl_start", CODE),
+        "What a policy writes has become improbable for the base model: they may have a language of their own. Read "
+        "their sessions, and raise actor.kl_loss_coef.",
+    ),
+    Alarm(
+        "role_drift",
+        _above("share_assistant_turns", DRIFT),
+        "A policy speaks more and more like an assistant. Read its sessions; penalise it in the task's verdict.",
+    ),
+)
+
+
 def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Numbers]) -> dict[str, float]:
     """`alarm/<name>` for every alarm; a warning for each that this step raises and the one before did not.
 
@@ -211,7 +263,7 @@ def raise_alarms(step: int, objective: str, now: Numbers, steps: Mapping[int, Nu
     """
     numbers: dict[str, float] = {}
     history = History.at(step, now, steps)
-    for alarm in ALARMS:
+    for alarm in (*ALARMS, *(SELF_PLAY if _policies(now) else ())):
         name, raised = f"alarm/{alarm.name}", alarm.raised(history)
         numbers[name] = float(bool(raised))
         if raised and not history.before.get(name) and not steps.get(step, {}).get(name):

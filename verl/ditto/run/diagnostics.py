@@ -6,6 +6,7 @@ what it does not weigh gets worse. Each of these has a number in `metrics.jsonl`
 """
 
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -16,6 +17,11 @@ from soul.metrics.ngram import bleu
 from soul.record import AttemptRecord, SessionRecord
 
 # Pairs compared by BLEU, which costs about 10 microseconds a word: half a second of a step at most.
+_OF_AN_ASSISTANT = re.compile(
+    r"\bas an ai\b|\bai (language )?model\b|how (can|may) i (help|assist)|(happy|glad|here) to (help|assist)"
+    r"|(let me know|feel free to ask) if|(anything|something) else i can|^(certainly|absolutely|of course)[!,]",
+    re.IGNORECASE | re.MULTILINE,
+)
 PAIRS_PER_STEP, WORDS_PER_STEP = 400, 50_000
 
 
@@ -113,6 +119,14 @@ def reward_error(traces: Sequence[SessionRecord]) -> dict[str, float]:
             by_prompt[trace.prompt].append(trace.draft.reward)
     means = [statistics.fmean(rewards) for rewards in by_prompt.values()]
     return {"ditto/reward_draft_error": statistics.stdev(means) / math.sqrt(len(means))} if len(means) > 1 else {}
+
+
+def assistant_turns(traces: Sequence[SessionRecord]) -> dict[str, float]:
+    """The share of the drafts' turns with a phrase that only an assistant says, where several policies play."""
+    seats = [messages for trace in traces for messages in (trace.draft.seats or {}).values()]
+    turns = [message["content"] for messages in seats for message in messages if message["role"] == "assistant"]
+    said = [_OF_AN_ASSISTANT.search(turn) is not None for turn in turns]
+    return {"share_assistant_turns": statistics.fmean(said)} if said else {}
 
 
 def _n_grams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:

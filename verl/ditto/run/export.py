@@ -10,7 +10,9 @@ rounded to what vLLM computes with, at half the size. verl's own state keeps ful
 import json
 import logging
 import os
+import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 from transformers.utils import cached_file
 
+from ditto.policies import FIRST_ADAPTER
 from ditto.run.manifest import writers
 from ditto.run.reshard import joined_model
 from soul.chat.control_tokens import special_tags, unmark
@@ -31,6 +34,7 @@ from soul.errors import one_line
 
 logger = logging.getLogger(__name__)
 _PEFT_PREFIX = "base_model.model."
+_FACTOR = re.compile(r"\.lora_\w+\.([^.]+)\.")
 _INDEX = "model.safetensors.index.json"
 
 
@@ -60,10 +64,10 @@ def _finish_weights(step_dir: Path, meta: dict[str, Any] | None, base: str) -> N
     adapter: dict[str, Tensor] = {}
     merged: set[str] = set()
     if meta is not None:
+        trained: dict[str, Tensor] = {}
         for shard in shards:  # read all factors first: they may be in another shard than their weight
-            of_shard = {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
-            adapter |= {key.replace(".default.", "."): tensor for key, tensor in of_shard.items()}  # PEFT's own names
-        _save_adapter(step_dir, step_dir, adapter, meta, base)
+            trained |= {key: tensor for key, tensor in load_file(shard).items() if ".lora_" in key}
+        adapter = _save_adapters(step_dir, step_dir, trained, meta, base)
     scale = float(meta["lora_alpha"]) / float(meta["r"]) if meta is not None else 0.0
     weight_map: dict[str, str] = {}
     stored_bytes = 0
@@ -118,8 +122,7 @@ def export_adapter(step_dir: Path, adapter: dict[str, Tensor], meta: dict[str, A
         base: path or hub id of the model that training started from.
     """
     saved = step_dir / "actor" / "huggingface"
-    factors = {key.replace(".default.", "."): tensor.contiguous() for key, tensor in adapter.items()}
-    _save_adapter(step_dir, saved, factors, meta, base)
+    _save_adapters(step_dir, saved, {key: tensor.contiguous() for key, tensor in adapter.items()}, meta, base)
     shutil.rmtree(saved)  # a config without weights
 
 
@@ -133,9 +136,22 @@ def export_saved_adapter(step_dir: Path, base: str) -> None:
     export_adapter(step_dir, joined_model(actor, ranks), meta, base)
 
 
-def _save_adapter(step_dir: Path, tokenizer: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
-    """Save `lora_adapter/` with the chat template of the training, in place of the base model's."""
-    folder = step_dir / "lora_adapter"
+def _save_adapters(
+    step_dir: Path, tokenizer: Path, factors: dict[str, Tensor], meta: dict[str, Any], base: str
+) -> dict[str, Tensor]:
+    """Save `lora_adapter/`, and `lora_adapter_<policy>/` for each further policy. Returns the first one's factors."""
+    adapters: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+    for key, tensor in factors.items():
+        (name,) = _FACTOR.findall(key)
+        adapters[name][key.replace(f".{name}.", ".")] = tensor  # PEFT's own names
+    for name, adapter in adapters.items():
+        of_policy = "" if name == FIRST_ADAPTER else name.removeprefix("policy")
+        _save_adapter(step_dir / f"lora_adapter{of_policy}", tokenizer, adapter, meta, base)
+    return adapters[FIRST_ADAPTER]
+
+
+def _save_adapter(folder: Path, tokenizer: Path, adapter: dict[str, Tensor], meta: dict[str, Any], base: str) -> None:
+    """Save an adapter with the chat template of the training, in place of the base model's."""
     folder.mkdir()
     if (tokenizer / TEMPLATE).exists():
         shutil.copy(tokenizer / TEMPLATE, folder / TEMPLATE)

@@ -173,9 +173,10 @@ def session_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
 def validation_metrics(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The numbers of a validation, by task; failed sessions are counted, never scored 0."""
     numbers: dict[str, float] = {}
-    for name in sorted({trace.task for trace in traces}):
-        task_traces = [trace for trace in traces if trace.task == name]
-        task, drafts = tasks.load(name), [trace.draft for trace in task_traces if trace.draft.valid]
+    for of_task, side in sorted({(trace.task, trace.side) for trace in traces}):
+        task_traces = [trace for trace in traces if (trace.task, trace.side) == (of_task, side)]
+        task, drafts = tasks.load(of_task), [trace.draft for trace in task_traces if trace.draft.valid]
+        name = f"{of_task}/{side}" if side else of_task
         numbers[f"val/{name}/n"] = len(task_traces)
         numbers[f"val/{name}/invalid_share"] = 1 - len(drafts) / len(task_traces)
         summary = task.summarize([task.saved(draft) for draft in drafts])

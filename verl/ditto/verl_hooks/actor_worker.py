@@ -25,6 +25,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 from ditto.batch.jagged import jagged, row_lengths
 from ditto.model.teacher_weights import TrainedShards
 from ditto.objectives.losses import PLACES
+from ditto.policies import ADAPTER, FIRST_NUMBER, adapters_of
 from ditto.verl_hooks.adapter_sync import with_config
 from ditto.verl_hooks.dropout import active_dropout
 
@@ -99,6 +100,11 @@ class _DittoActor(ActorRolloutRefWorker):
         return TrainedShards(self.actor.engine.module).are_finite()
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def choose_policy(self, adapter: str, moves_schedule: bool) -> None:
+        """Compute with the adapter of a policy, and train it alone, from now on."""
+        self.actor.engine.choose_adapter(adapter, moves_schedule)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_teachers(self, checkpoints: list[str]) -> None:
         """Load the checkpoints that score what the policy samples; their places are their numbers."""
         self.actor.engine.load_teachers(checkpoints)
@@ -107,6 +113,18 @@ class _DittoActor(ActorRolloutRefWorker):
 
 class ActorWorker(_DittoActor):
     """A rank of the actor that shares its device with a rollout server. This module registers its end of the sync."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    async def update_weights(self, global_steps: int | None = None, mode: str = "auto") -> Any:
+        """Send the weights; of several policies' adapters verl sends the first, and the others follow."""
+        sent = await super().update_weights(global_steps=global_steps, mode=mode)
+        for place, name in enumerate(adapters_of(self.config.model.get("lora") or {})[1:], start=1):
+            weights, config = self.actor.engine.adapter_weights(name)
+            numbered = config | {ADAPTER: FIRST_NUMBER + place}
+            await self.rollout.update_weights(
+                iter(weights.items()), peft_config=numbered, base_sync_done=True, global_steps=global_steps
+            )
+        return sent
 
 
 class SeparateActorWorker(DetachActorWorker, _DittoActor):

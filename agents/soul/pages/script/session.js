@@ -56,6 +56,7 @@ function sessionHead(line, run, i) {
 
 function factsOf(line, { kind, overview }) {
   const facts = [`file ${fileName(line.file)}`, `record ${line.row}`];
+  if (line.policy || line.side) facts.push(`policy ${line.policy || "of all seats"}, seat ${line.side || "policy"}`);
   if (kind === "training") facts.push(`best possible ${shortNumber(line.full_marks ?? 1)}`);
   else facts.push(`ended: ${words(line.draft.ended ?? "not played")}`, ...Object.entries(line.groups).map(([name, value]) => `${kindName(overview, name)}: ${valueName(overview, name, value)}`));
   if (hasValue(line.model_version)) facts.push(`weights of step ${line.model_version}`);

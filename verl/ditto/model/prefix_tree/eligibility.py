@@ -26,7 +26,7 @@ def ineligible_reason(config: DictConfig, settings: Settings) -> str | None:
         dropout = dropout or getattr(PeftConfig.from_pretrained(adapter), "lora_dropout", 0.0)
     reasons = {
         "algorithm.prefix_tree=off": settings.options.prefix_tree == "off",
-        f"objective {settings.objective.name} runs a teacher on each row": settings.objective.distillation is not None,
+        "an objective runs a teacher on each row": any(each.distillation for each in settings.objectives),
         "micro-batches are padded (model.use_remove_padding=false)": not ref.model.use_remove_padding,
         f"attention is {name}, and only {attention.NAME} knows trees": name != attention.NAME,
         "on a GPU the kernel computes in bfloat16 or float16 (mixed_precision.param_dtype)": (
