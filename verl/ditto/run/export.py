@@ -142,7 +142,7 @@ def _save_adapters(
     """Save `lora_adapter/`, and `lora_adapter_<policy>/` for each further policy. Returns the first one's factors."""
     adapters: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in factors.items():
-        (name,) = _FACTOR.findall(key)
+        name = found[1] if (found := _FACTOR.search(key)) else FIRST_ADAPTER  # PEFT itself leaves the name out
         adapters[name][key.replace(f".{name}.", ".")] = tensor  # PEFT's own names
     for name, adapter in adapters.items():
         of_policy = "" if name == FIRST_ADAPTER else name.removeprefix("policy")
