@@ -8,8 +8,9 @@ from benchmarks import hacking
 from benchmarks.hacking import BIASES, FLATTERY, FORM, LONGEST, MAGIC, SECOND, biased, table
 from benchmarks.judged_world.market import Offer, turn
 from benchmarks.judged_world.sellers import TASK
-from benchmarks.learning import Result
+from benchmarks.learning import Result, results
 from benchmarks.learning_worlds import WORLDS
+from benchmarks.side_by_side import ROOT
 from ditto.run.alarms import raise_alarms
 from ditto.run.diagnostics import policy_text, step_diagnostics
 from ditto.run.step_metrics import session_metrics
@@ -91,3 +92,8 @@ def test_the_script_starts_and_its_table_has_both_judges(tmp_path, capsys) -> No
     assert row == "| length | `grpo` | 7, 2 | 0.100 to 0.400 | 0.267 to 0.100 | canary 12, never |"
     assert list(table(learning_runs))[-1] == row
     assert {("sotopia", bias) for bias in BIASES} <= WORLDS.keys()
+
+
+def test_the_page_has_the_table_of_the_runs() -> None:
+    page = (ROOT / "docs/judge_quality.md").read_text()
+    assert "\n".join(table(results(ROOT / "benchmarks/measurements/hacking"))) in page
