@@ -68,7 +68,7 @@ def engine(work: Work) -> int:
     gateway = GatewaySettings.from_sections({"judge": {"base_url": work.url, "api_key_env": "none", "model": MODEL}})
     settings = EvaluationSettings(policy=policy, gateway=gateway, sets={"hitom": work.rows}, limit=work.limit)
     with infrequent_gc(), closing(Journal(work.folder)) as journal:
-        asyncio.run(path.evaluate(settings, sample_requests(settings), journal, work.folder, lambda sample: None))
+        asyncio.run(path.evaluate(settings, sample_requests(settings), journal, lambda sample: None))
         results = summarise(journal.samples.values(), ["hitom"])
         print(json.dumps(results.to_json()), run_table.markdown(results))
     return sum(one.samples - one.invalid for one in results.sets.values())

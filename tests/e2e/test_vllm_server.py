@@ -143,7 +143,7 @@ def run(command: list[str]) -> str:
 
 def test_the_page_serves_with_flags_that_exist() -> None:
     """vLLM's own parser understands the commands of the page; it exits at a flag that it does not know."""
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     parser = make_arg_parser(FlexibleArgumentParser())

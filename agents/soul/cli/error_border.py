@@ -51,8 +51,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse, and refuse an output file that is one of the inputs; subcommands are parsed by this, too."""
+        args = sys.argv[1:] if args is None else args
         counts = {action.nargs for action in self._actions if not action.option_strings}
-        if counts & {"*", "+"} and not counts & {argparse.PARSER, argparse.REMAINDER} and not self._intermixing:
+        mixed = bool(counts & {"*", "+"}) and not counts & {argparse.PARSER, argparse.REMAINDER} and "--" not in args
+        if mixed and not self._intermixing:
             self._intermixing = True  # argparse's own method calls this one, for options and for words
             try:
                 return self.parse_known_intermixed_args(args, namespace)
