@@ -87,6 +87,26 @@ def settings_of(objective: str | Objective, feedback_coef: float = 1.0, **option
     return Settings(objective=row, options=chosen, run=RunSettings(dir="unused"))
 
 
+def records_of(rows: list[tiny_step.Sequence_]) -> list[SequenceRecord]:
+    """The records of these rows; the reward of a sequence that is not among them still counts."""
+    drafts, refined = (
+        {row.session: row.reward for row in [*tiny_step.SEQUENCES, *rows] if row.kind == kind}
+        for kind in ("draft", "refined_base")
+    )
+    return [
+        SequenceRecord(
+            row.kind,
+            row.prompt,
+            row.session,
+            row.valid,
+            tokens=sum(row.mask),
+            draft_reward=drafts.get(row.session),
+            refined_reward=refined.get(row.session),
+        )
+        for row in rows
+    ]
+
+
 def step_data(
     rows: list[tiny_step.Sequence_],
     old: list[list[float]],
@@ -108,24 +128,11 @@ def step_data(
 
     With `sort_seed` the trainer sorts the rows first; `StepBatch.order` then says where each came from.
     """
-    drafts = {s.session: s.reward for s in tiny_step.SEQUENCES if s.kind == "draft"}
-    refined = {s.session: s.reward for s in tiny_step.SEQUENCES if s.kind == "refined_base"}
-    if not settings.objective.refines:
-        refined = {}
-    records = [
-        SequenceRecord(
-            s.kind,
-            s.prompt,
-            s.session,
-            s.valid,
-            tokens=sum(s.mask),
-            draft_reward=drafts.get(s.session),
-            refined_reward=refined.get(s.session),
-            teacher_prompt=tuple(teacher_prompts[i]) if teacher_prompts else (),
-            task=tasks[i] if tasks else "",
-        )
-        for i, s in enumerate(rows)
-    ]
+    records = records_of(rows)
+    for i, record in enumerate(records):
+        record.refined_reward = record.refined_reward if settings.objective.refines else None
+        record.teacher_prompt = tuple(teacher_prompts[i]) if teacher_prompts else ()
+        record.task = tasks[i] if tasks else ""
     step = StepBatch(records, [])
     if sort_seed is not None:
         step.traces = [

@@ -4,7 +4,6 @@ The actor section of the composed GPU config builds verl's FSDP2 engine here, on
 have the dtypes they have on a GPU. A hundred updates must move every weight that has a gradient.
 """
 
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss
 
 from tests.ditto.config_checks.test_configs import compose
+from tests.ditto.worker_runs import rendezvous
 
 UPDATES, VOCAB = 100, 64
 
@@ -95,11 +95,7 @@ def train(worker: TrainingWorker) -> None:
 
 @pytest.mark.parametrize("lora_rank", [32, 0])
 def test_every_trained_weight_moves(lora_rank: int, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
-    for name, value in rendezvous.items():
+    for name, value in rendezvous().items():
         monkeypatch.setenv(name, value)
     worker = gpu_worker(tiny_model, [f"actor_rollout_ref.model.lora_rank={lora_rank}"])
     try:

@@ -29,9 +29,3 @@ def test_no_key_of_an_endpoint_is_in_the_settings(monkeypatch: pytest.MonkeyPatc
     assert (
         "sk-very-secret" not in repr(Settings.from_config(config())) + Settings.from_config(config()).model_dump_json()
     )
-
-
-def test_every_role_falls_back_to_the_judge() -> None:
-    settings = Settings.from_config(config(judge__model="m", judge__base_url="http://x", judge__concurrency=3))
-    for endpoint in settings.gateway.roles.values():
-        assert (endpoint.model, endpoint.base_url, endpoint.concurrency) == ("m", "http://x", 3)

@@ -15,7 +15,6 @@ import copy
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -263,12 +262,9 @@ def write_jobs(
 
 def run_workers(folder: Path, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank runs in this process, which saves importing verl once more; two run in processes of their own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0"}
+    rendezvous = worker_runs.rendezvous(world_size)
     if world_size == 1:
-        for name, value in {**rendezvous, "RANK": "0"}.items():
+        for name, value in rendezvous.items():
             monkeypatch.setenv(name, value)
         worker_runs.main(folder)
         return

@@ -7,6 +7,7 @@ worker_runs.py FOLDER
 
 import json
 import os
+import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,14 @@ from ditto.model.prefix_tree import tree
 from ditto.objectives import OBJECTIVES
 from ditto.objectives.losses import objective_loss
 from ditto.objectives.options import ObjectiveOptions
+
+
+def rendezvous(ranks: int = 1) -> dict[str, str]:
+    """Make torch's variables of the first of so many ranks that meet at a free port of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "RANK": "0", "LOCAL_RANK": "0"}
 
 
 def worker_of(folder: Path, job: dict[str, Any]) -> TrainingWorker:

@@ -1,39 +1,26 @@
-"""Train every task for two steps through its launcher, and say what came of it.
-
-    python -m tests.e2e.every_task                       # the 23 launches, one run each: about two minutes a task
-    python -m tests.e2e.every_task sotopia coser         # some of them
-    python -m tests.e2e.every_task hitom,sotopia         # one run on a mixture
+"""Train launches of the recipe for two steps, each or in a mixture, and say what came of it.
 
 Real Ray, FSDP and vLLM, the DITTO recipe, a tiny model, invented rows and a judge by rule (`soul.examples`). The
 files carry the names that the launcher looks for, so that is tried too.
 """
 
-import argparse
 import json
 import os
 import signal
-import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from recipe.demo import smoke_model
 from soul import tasks
 from soul.examples.command import write
-from soul.examples.endpoint import answer
 from soul.files.line_file import read_lines
 from soul.files.trace_files import FOLDER, finished_files
-from soul.testing import FakeOpenAI
+from tests.e2e.run import Run
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 2
 ROWS, VAL_ROWS = 8, 2  # of each task
 OVERRIDES = [
@@ -112,38 +99,22 @@ def train(
     Args:
         meanwhile: what happens to the run while it goes on; it gets the output folder, and it has to come to an end.
     """
-    out = folder / "runs" / names.replace(",", "+")
-    out.mkdir(parents=True, exist_ok=True)  # another start of a run resumes it
-    environment = {
-        **os.environ,
-        "OUTPUT_DIR": str(out),
-        "EXPERIMENT_NAME": "run",
-        "DATA_DIR": str(folder / "data"),
-        "ACTOR_MODEL_PATH": str(folder / "model"),
-        "OPENAI_BASE_URL": judge_url,
-        "OPENAI_API_KEY": "any",
-        "HF_HUB_OFFLINE": "1",
-        "PLATFORM": "cpu",
-    }
+    out = folder / "runs" / names.replace(",", "+")  # another start of a run resumes it
+    model, data = folder / "model", {"DATA_DIR": str(folder / "data")}
+    run = Run(out, "", "", model, judge_url, [*overrides], data, task=names, recipe=OVERRIDES)
     start = time.monotonic()
-    with (out / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            ["bash", str(ROOT / "recipe/ditto/run_rl.sh"), names, *OVERRIDES, *overrides],
-            cwd=ROOT,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            meanwhile(out)
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait(60)
+    run.start()
+    assert run.process is not None
+    code: int | None = None
+    try:
+        meanwhile(out)
+        code = run.process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGTERM)
+            run.process.wait(60)
     seconds = time.monotonic() - start
     metrics = _metrics(out)
     sessions = [trace for trace in _traces(out, "step") if trace["step"] in metrics]
@@ -159,65 +130,3 @@ def _metrics(out: Path) -> dict[int, dict[str, float]]:
     file = out / "run" / "metrics.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
     return {int(numbers["step"]): numbers for line in lines if (numbers := json.loads(line))}
-
-
-def _row(task: str, outcome: Outcome) -> list[str]:
-    """A task's line of the table."""
-    sessions = [trace for trace in outcome.sessions if trace["task"] == task]
-    valid = [t for t in sessions if t["draft"]["valid"]]
-    refined = [t["refined"]["reward"] for t in sessions if t["refined"] and t["refined"]["valid"]]
-    rewards = [t["draft"]["reward"] for t in valid]
-    turns = [sum(m["role"] == "assistant" for s in t["draft"]["seats"].values() for m in s) for t in valid]
-
-    def mean(values: Sequence[float]) -> str:
-        return f"{statistics.fmean(values):.2f}" if values else "-"
-
-    return [
-        task,
-        str(len(sessions)),
-        str(len(valid)),
-        str(len(refined)),
-        mean(turns),
-        mean(rewards),
-        mean(refined),
-        f"{outcome.seconds:.0f}",
-    ]
-
-
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """What every task did."""
-    made = Table(title=f"{STEPS} training steps of every task, DITTO, tiny model")
-    for column in ("task", "sessions", "valid drafts", "refined", "turns a draft", "reward", "reward refined", "run s"):
-        made.add_column(column, justify="left" if column == "task" else "right")
-    for outcome in outcomes:
-        for launch in tasks.launches(outcome.names):
-            made.add_row(*_row(launch.task, outcome))
-    return made
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 1 where a run is no success."""
-    parser = argparse.ArgumentParser(prog="python -m tests.e2e.every_task", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "names", nargs="*", help="launches, or several with commas; none: every launch in a run of its own"
-    )
-    parser.add_argument("--folder", type=Path, help="where everything lands; the model there is used again")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds a run may take")
-    given = parser.parse_args(arguments)
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="every-task-"))
-    console = Console(width=110)
-    if not (folder / "model").exists():
-        prepare(folder, "all", steps=150)
-    outcomes: list[Outcome] = []
-    with FakeOpenAI(answer) as judge:
-        for names in given.names or list(tasks.TASK_FILES):
-            outcome = train(folder, names, judge.url, given.limit)
-            outcomes.append(outcome)
-            said = "; ".join(outcome.problems()) or "ok"
-            console.print(f"{names}: {outcome.seconds:.0f} s, {said}", soft_wrap=True)
-    console.print(table(outcomes))
-    return int(any(outcome.problems() for outcome in outcomes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -53,7 +53,7 @@ class Run:
     """One training run of `recipe/ditto/run_rl.sh`."""
 
     folder: Path  # OUTPUT_DIR; the run folder is <folder>/run
-    train: Path
+    train: Path | str  # "": the launcher's own file of the task, in DATA_DIR
     val: Path | str  # one file, or several by blanks
     model: Path
     judge_url: str
@@ -78,8 +78,7 @@ class Run:
             **os.environ,
             "OUTPUT_DIR": str(self.folder),
             "EXPERIMENT_NAME": "run",
-            "TRAIN_FILES": str(self.train),
-            "VAL_FILES": str(self.val),
+            **({"TRAIN_FILES": str(self.train), "VAL_FILES": str(self.val)} if self.train else {}),
             "ACTOR_MODEL_PATH": str(self.model),
             "OPENAI_BASE_URL": self.judge_url,
             "OPENAI_API_KEY": SENTINEL_KEY,

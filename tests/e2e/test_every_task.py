@@ -1,7 +1,6 @@
 """A mixture of one exact, one judged, one multi-turn and one multi-agent task, and of a task of one's own, in one run.
 
-After two steps its rollout engine is killed, and the watchdog ends the run with the cause. Every launch in a run of its
-own: `python -m tests.e2e.every_task` (about two minutes each).
+After two steps its rollout engine is killed, and the watchdog ends the run with the cause.
 """
 
 import json

@@ -5,53 +5,35 @@ import json
 import pytest
 
 from soul.rows.task_files import parse_row
+from tests.soul.samples import HITOM
+from tests.soul.tasks.coser_scenes import CIRCUMSTANCE
 from tests.soul.tasks.mirrorbench_talks import RECORD as HAMMOCK
-from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, LIFECHOICES
+from tests.soul.tasks.one_turn_samples import BEHAVIOR_CHAIN, HUMANLLM, LIFECHOICES, SOCSCI
 from tests.soul.tasks.sim_arena_cases import MATH as MATH_TALK
+from tests.soul.tasks.sotopia_encounters import RECORD as ENCOUNTER
 from tests.soul.tasks.userllm_rows import CSQA
 
-SCENE = {
-    "book": "Weir",
-    "plot": {"summary": "A flood.", "key_characters": [{"name": "Ann", "description": "A miller."}]},
-    "scenario": "At the weir.",
-    "key_characters": [{"name": "Ann", "motivation": "To stay dry."}],
-    "character_profiles": {"Ann": "A miller."},
-    "dialogues": [{"character": "Ann", "message": "[Oh] Hi (waves)"}, {"character": "Environment", "message": "Rain."}],
-    "speaking_characters_w_env": ["Ann", "Environment"],
-    "major_characters": ["Ann"],
-}
 STYLE = {"Feature Name": "Case", "Feature Question (Answer)": "Lower."}
 MATH = {"problem": "2+2", "user_profile_text": "A pupil.", "human_user_queries": ["Why?"]}
 MATH |= {"human_public_conversation": "User: Why?", "target_interaction_style_features": [STYLE]}
-LINK = {"persona_name": "Ida", "profile_text": "A cook.", "current_context": "A knock."}
-LINK |= {"history_truncated": [{"chapter_num": 1, "chapter_content": "Ponds."}]}
-LINK |= {"prior_chain": [{"context": "A fire.", "behavior": "Ida runs."}], "right_option_letter": "C"}
-MEETING = {
-    "agent1_name": "Ann",
-    "agent2_name": "Bob",
-    "agent1_goal": "Sell.",
-    "agent2_goal": "Buy.",
-    "scenario": "Shop.",
-}
-CHOICE = {"Scenario": "s", "Question": "q", "Options": ["A. x", "B. y", "C. z", "D. w"], "Correct Answer": "B"}
 OPTIONS = dict(zip("ABCD", "wxyz", strict=True))
 # Task -> its record and the right answer, if a single one is right.
 RECORDS = {
-    "sotopia": ({**MEETING, "relationship": "friends", "eval_position": "agent2"}, None),
-    "coser": ({"circumstance": json.dumps(SCENE)}, None),
-    "lifechoices": ({"character_name": "Ada", "input_text": "b", "Multiple Choice Question": CHOICE}, "B. y"),
+    "sotopia": ({**ENCOUNTER, "relationship": "friends", "eval_position": "agent2"}, None),
+    "coser": ({"circumstance": json.dumps(CIRCUMSTANCE)}, None),
+    "lifechoices": (LIFECHOICES, "B. She sends him away."),
     "userllm": (
         {"id": "csqa-1", "source": "commonsense_qa", "intent": "Find out.", "conversation_history": "<user>: Where?"}
         | {"choices": {"label": ["A", "B"], "text": ["cave", "barn"]}},
         None,
     ),
-    "mirrorbench": ({"task_description": "t", "turns": [{"role": "user", "content": "hi"}]}, None),
+    "mirrorbench": (HAMMOCK, None),
     "fantom": (
         {"context": "Ann: hi", "complete_question": "Who?", "question_type": "tom:answerability:binary"}
         | {"correct_answer": "no", "set_id": "1", "part_id": "2"},
         "no",
     ),
-    "hitom": ({"story": "1 A came.", "question": "?", "choices": "A. x, B. y", "correct_answer": "y"}, "B. y"),
+    "hitom": (HITOM, "B. red_crate"),
     "paratomi": ({"story": "['a came']", "question": "?", "cands": "['x', 'y']", "correct_answer": "x"}, "x"),
     "mistakes": (
         {f"Answer{letter}Text": text for letter, text in OPTIONS.items()}
@@ -72,7 +54,7 @@ RECORDS = {
         {"conversations": [{"messages": [{"role": "user", "content": "A. x\nB. y"}]}], "answer_letter": "B"},
         "B. y",
     ),
-    "behavior_chain": ({"raw": json.dumps({**LINK, "options_dict": OPTIONS})}, "C. y"),
+    "behavior_chain": (BEHAVIOR_CHAIN, "C. She refuses."),
     "sim_arena_math": ({"raw": json.dumps(MATH)}, None),
     "sim_arena_doc": ({"raw": json.dumps({**MATH, "document_type": "email", "intent": "i"})}, None),
     "humanual-book": (
@@ -84,11 +66,8 @@ RECORDS = {
         | {"icl_pairs": [{"prompt": "p", "chosen": "c", "rejected": "r"}], "ugc": [{"prompt": "p", "comment": "c"}]},
         "yes",
     ),
-    "socsci210": (
-        {"prompt_text": "From 0 to 7?", "response": 3, "response_type": "ordinal", "r_min": 0, "r_max": 7},
-        "3",
-    ),
-    "humanllm": ({"prompt_text": "h", "candidates": [f"c{n}" for n in range(20)], "answer_index": 3}, "D. c3"),
+    "socsci210": (SOCSCI, "5"),
+    "humanllm": (HUMANLLM, "D. Thing 3"),
 }
 ABSENT = dict.fromkeys(key for record, _ in RECORDS.values() for key in record)  # one struct holds the keys of all
 

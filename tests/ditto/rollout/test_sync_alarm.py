@@ -19,13 +19,12 @@ BEFORE, AFTER = frozenset({ROUNDED}), frozenset({NEW})
 def test_a_distance_above_the_bound_ends_the_run() -> None:
     step = StepBatch([SequenceRecord("draft", "p", "p_0", True)], [])
     engine, mask = jagged([torch.tensor([-1.0, -1.0])]), jagged([torch.tensor([1, 1])])
-    for difference, ends in ((0.099, False), (0.12, True)):
+    for difference, policy, named in ((0.099, "", ""), (0.12, "", "Step 2: "), (0.12, "user", "Step 2, policy user: ")):
         step.columns = Columns(mask, jagged([torch.tensor([-1.0, -1.0 - 2 * difference])]), engine)
-        context: Any = pytest.raises(
-            WeightsOutOfSync, match=r"Step 2.*differ by 0\.12.*more than 0\.1.*max_logprob_diff"
-        )
-        with context if ends else nullcontext():
-            SyncAlarm(bound=0.1).check_rollout(2, step, [1])
+        said = rf"{named}.*differ by 0\.12.*more than 0\.1.*max_logprob_diff"
+        context: Any = pytest.raises(WeightsOutOfSync, match=said)
+        with context if difference > 0.1 else nullcontext():
+            SyncAlarm(bound=0.1).check_rollout(2, step, [1], policy)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +63,15 @@ def test_an_engine_that_never_changes_is_found_out(most: int, answers: list[Any]
         last = step == len(answers) - 1
         with pytest.raises(WeightsOutOfSync, match=rf"Step {step}: b .* {most} upd") if last else nullcontext():
             alarm.check_change(step, {"a": other, "b": frozenset(answer)}, updated=updated)
+
+
+def test_a_lost_sync_of_one_adapter_is_found_and_named() -> None:
+    alarm = SyncAlarm(0.1, max_unchanged=2)
+    for step in range(3):
+        answers = {
+            f"rollout server 0 with the adapter of {policy}": frozenset({((1,), (log_prob,))})
+            for policy, log_prob in (("user", -1.0 - step / 10), ("assistant", -1.0))
+        }
+        lost = pytest.raises(WeightsOutOfSync, match="Step 2: rollout server 0 with the adapter of assistant answers")
+        with lost if step == 2 else nullcontext():
+            alarm.check_change(step, answers, updated=step > 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ditto.run.alarms import ALARMS, WINDOW, raise_alarms
+from ditto.run.alarms import ALARMS, WINDOW, of_policy, raise_alarms
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECRET, OVERLAP = "ditto/secondary/sotopia/secret", "ditto/secondary/userllm/intent_overlap"
@@ -92,6 +92,7 @@ def alarms_of(slopes: dict[str, float], steps: int = 2 * WINDOW, seed: int = 0) 
 
 
 REWARD, CANARY = "ditto/reward_draft", "ditto/canary/reward_draft"
+USERS, ASSISTANTS = (f"policy/{policy}/{REWARD}" for policy in ("user", "assistant"))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,9 @@ REWARD, CANARY = "ditto/reward_draft", "ditto/canary/reward_draft"
     [
         ({REWARD: 0.01, CANARY: -0.01}, {"canary"}),
         ({REWARD: 0.01, CANARY: 0.01}, set()),
+        ({USERS: 0.01, ASSISTANTS: 0.01, CANARY: -0.01}, {"collusion"}),
+        ({USERS: 0.01, ASSISTANTS: 0.01, CANARY: 0.01}, set()),
+        ({USERS: -0.01, ASSISTANTS: 0.01, CANARY: -0.01}, set()),  # one of them loses
         ({REWARD: -0.01, CANARY: -0.01}, set()),
         ({REWARD: 0.01, SECRET: -0.01}, {"secondary"}),
         ({REWARD: 0.0, SECRET: -0.01}, set()),
@@ -133,6 +137,22 @@ def test_length_that_pays_is_seen_before_it_is_extreme() -> None:
 def test_chance_alone_is_not_a_trend() -> None:
     level = {REWARD: 0.0, CANARY: 0.0, SECRET: 0.0, OVERLAP: 0.0, "ditto/canary/difference": 0.0}
     assert not [seed for seed in range(200) if alarms_of(level, seed=seed)]
+
+
+@pytest.mark.parametrize("key, alarm", [("ditto/kl_start", "private_code"), ("share_assistant_turns", "role_drift")])
+def test_a_policy_that_leaves_its_language_or_its_role_raises_the_alarm(
+    key: str, alarm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for usual, last, raised in ((0.2, (0.219, 0.22), 0.0), (0.0, (0.4, 0.9), 1.0)):
+        values = enumerate([usual] * 18 + [*last], start=1)
+        # The assistant's is high from the start: it is what the base model does.
+        steps = {step: {f"policy/user/{key}": value, f"policy/assistant/{key}": 0.3} for step, value in values}
+        assert raise_alarms(20, "grpo", steps[20], steps)[f"alarm/{alarm}"] == raised
+    assert f"alarm {alarm} (user)" in caplog.text
+
+
+def test_a_policys_own_alarms_are_those_of_its_own_numbers() -> None:
+    assert of_policy("user", {USERS: 0.5, REWARD: 0.1, "policy/userb/x": 1.0}) == {REWARD: 0.5}
 
 
 def test_the_page_has_every_alarm() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ditto.run.diagnostics import step_diagnostics
+from ditto.run.diagnostics import assistant_turns, step_diagnostics
 from soul.record import AttemptRecord, OpinionRecord, SessionRecord
 
 
@@ -110,3 +110,9 @@ def test_the_canary_beside_the_judge() -> None:
             "ditto/canary/failed/timeout": 1 / 3,
         }
     )
+
+
+def test_turns_of_an_assistant_are_counted() -> None:
+    said = ["How can I help you today?", "I want 480 for it.", "Certainly! Here is a list.", "My ai is called Ada."]
+    traces = [session("p", text) for text in said]
+    assert assistant_turns(traces) == {"share_assistant_turns": 0.5} and assistant_turns([]) == {}

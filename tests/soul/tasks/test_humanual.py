@@ -140,6 +140,3 @@ def test_the_judge_gets_both_texts_as_data_and_one_call():
     assert request.data["what_the_person_wrote"] == GOLD and request.data["person"] == RECORD["persona"]
     assert "secret plan" not in request.text and "aside" not in request.text
     assert [prompt.id for prompt in TASK.prompts] == ["humanual/judge.v2"]
-
-
-# --- feedback

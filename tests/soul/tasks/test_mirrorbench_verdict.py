@@ -95,6 +95,3 @@ def test_the_judges_see_clean_turns_as_data_and_no_last_assistant_turn():
     alone = [request for request in fake.requests if "conversation" in request.data]
     assert len(alone) == 2 and slots == []
     assert not any(turn in request.text for request in alone for turn in row.user_turns if len(turn) > 3)
-
-
-# --- feedback

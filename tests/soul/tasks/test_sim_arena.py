@@ -8,9 +8,6 @@ from soul.tasks.sim_arena import TURNS, SimArenaMath, hear
 from soul.testing import FakeOpenAI, Text
 from tests.soul.tasks.sim_arena_cases import LESSON, TASKS, each_task, everybody, judged, play, row_of, scripted
 
-# --- rows
-
-
 # --- prompts
 
 

@@ -9,21 +9,18 @@ import pytest
 from soul.evaluate import command as command_line
 from soul.evaluate.outputs import main as report
 from soul.evaluate.run.judge_check import FILE
-from soul.examples.command import write
+from soul.examples.command import write_sets
 from soul.examples.endpoint import answer
 from soul.judge.audit import canaries
 from soul.judge.audit.biases import REPLIES
 from soul.judge.audit.canaries import CANARIES, SCENARIOS
-from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Json, Text
 from tests.soul.pages.exported import Exported
 
 
 @pytest.fixture
 def data(tmp_path):
-    for name in ("hitom", "sotopia"):
-        file = tmp_path / "data" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
-        write([soul_v1.SETS[name].task], 2, file)
+    write_sets(("hitom", "sotopia"), 2, tmp_path / "data")
     return tmp_path / "data"
 
 

@@ -7,9 +7,8 @@ from soul.evaluate import command as command_line
 from soul.evaluate.run import plan
 from soul.evaluate.run.options import RunOptions, parser
 from soul.evaluate.run.settings import sample_requests
-from soul.examples.command import write
+from soul.examples.command import write_sets
 from soul.examples.endpoint import answer
-from soul.suites import soul_v1
 from soul.testing import FakeOpenAI, Text
 
 PRICES = ["policy.price_in=1", "policy.price_out=2", "judge.price_in=3", "judge.price_out=4"]
@@ -24,10 +23,7 @@ def no_settings_of_the_machine(monkeypatch):
 
 @pytest.fixture
 def data(tmp_path):
-    for name in ("hitom", "sotopia", "coser", "mirrorbench"):
-        write(
-            [soul_v1.SETS[name].task], ROWS, tmp_path / "data" / "sim_eval_data" / f"{soul_v1.SETS[name].file}.parquet"
-        )
+    write_sets(("hitom", "sotopia", "coser", "mirrorbench"), ROWS, tmp_path / "data")
     return tmp_path / "data"
 
 
