@@ -182,7 +182,7 @@ def _known(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
 def _effect(name: str, range_: Interval, pairs: Sequence[Pair], flips: bool = False) -> Effect:
     """The effect over pairs of scores without and with a change, or the share of those that differ (`flips`)."""
     causes = (next((one for one in pair if isinstance(one, str)), None) for pair in pairs)
-    known, failures = _known(pairs), Counter(cause for cause in causes if cause)
+    known, failures = _known(pairs), dict(Counter(cause for cause in causes if cause))
     if not known:
         return Effect(name, range_, failures=failures)
     mean = mean_of([float(a != b) for a, b in known], WINS) if flips else difference_of(known, range_)

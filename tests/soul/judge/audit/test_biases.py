@@ -80,6 +80,8 @@ def test_a_failed_call_is_counted_and_its_pair_left_out():
     assert (praise.pairs, praise.failures, praise.mean, praise.found) == (9, {"refusal": 3}, 2.0, True)
     assert [effect.name for effect in measured if effect.failures] == ["praise"]
     assert judge.usage.failures == {"refusal": 3}
+    written = json.loads(json.dumps(card.make(judge, measured, [], None)))
+    assert {effect["name"]: effect["failures"] for effect in written["biases"]}["praise"] == {"refusal": 3}
     nothing = asyncio.run(measure(fake_judge(Refusal(), max_reasks=0)))
     assert all(effect.mean is effect.p is None and not effect.found for effect in nothing)
 
