@@ -44,6 +44,7 @@ CRITIQUE = {"critique": "You answered where the thing is now. Ask what the chara
 START_S, END_S = 1800, 120  # time limits for a start on a busy machine, and for processes that must end by themselves
 VICTIMS = ("all processes", "the launcher", "the trainer")
 NUMBERS = ("train/loss", "train/grad_norm", "train/lr", "train/trained_tokens", "val/loss")
+SAMPLED = {"ditto/length_reward", "ditto/context_logprob_gap"}  # metrics that not all samples of a step can have
 # Places of aimed kills: the audit event of the call before which the process is held, a pattern of its arguments, and
 # what must exist in the run folder at that time.
 BEGUN = ".partial/global_step_*"
@@ -202,7 +203,8 @@ def differences(run: Path, reference: Path, steps: int) -> list[str]:
             wrong.append(f"{name}: other rows than in the unkilled run")
         if len({each["session"] for each in ours}) != len(ours):
             wrong.append(f"{name}: a session appears twice")
-    numbers = [{each["step"]: set(each) for each in _lines(folder / "metrics.jsonl")} for folder in (run, reference)]
+    both = (_lines(folder / "metrics.jsonl") for folder in (run, reference))
+    numbers = [{each["step"]: set(each) - SAMPLED for each in lines} for lines in both]
     if numbers[0] != numbers[1]:
         wrong.append(f"metrics.jsonl: other steps or metrics; its steps are {list(numbers[0])}")
     if saved_steps(run) != list(range(steps - KEPT + 1, steps + 1)) or newest_complete(run).step != steps:
