@@ -192,7 +192,7 @@ def _plan(
     return [
         ("objective", objective.name),
         *(
-            (f"policy {each.name}", f"{each.objective.name if each.objective else BASE}: {', '.join(each.seats)}")
+            ("policy", f"{each.name} plays {', '.join(each.seats)}: {each.objective.name if each.objective else BASE}")
             for each in settings.policies
         ),
         *(("teachers" if i == 0 else "", f"{task}: {path}") for i, (task, path) in enumerate(teachers.items())),
