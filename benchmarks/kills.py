@@ -44,7 +44,7 @@ CRITIQUE = {"critique": "You answered where the thing is now. Ask what the chara
 START_S, END_S = 1800, 120  # time limits for a start on a busy machine, and for processes that must end by themselves
 VICTIMS = ("all processes", "the launcher", "the trainer")
 NUMBERS = ("train/loss", "train/grad_norm", "train/lr", "train/trained_tokens", "val/loss")
-SAMPLED = {"ditto/length_reward", "ditto/context_logprob_gap"}  # metrics that not all samples of a step can have
+SAMPLED = {"ditto/length_reward", "ditto/context_logprob_gap"}  # only where samples differ
 # Places of aimed kills: the audit event of the call before which the process is held, a pattern of its arguments, and
 # what must exist in the run folder at that time.
 BEGUN = ".partial/global_step_*"
@@ -62,7 +62,7 @@ POINTS = {
 
 
 def build_world(world: Path, pretrained: Path | None) -> None:
-    """Write rows, and a model of a million parameters where there is no pretrained one."""
+    """Write the rows, and a model of a million parameters unless a pretrained one is given."""
     if pretrained is None:
         warm_world(world, steps=60)
     else:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ditto.objectives import UnknownObjective, objective
 from ditto.objectives.spec import Objective
 
-BASE = "none"  # the objective of a policy that stays the base model
+BASE = "none"  # the objective of a policy that is not trained: it stays the base model
 FIRST_SEAT = "policy"  # whoever plays it has every seat that nobody names
 ADAPTERS = "actor_rollout_ref.model.lora.policies"  # the adapters' names, for the actor and the servers
 FIRST_ADAPTER, FIRST_NUMBER = "default", 123  # verl's, in PEFT and in vLLM
@@ -78,7 +78,7 @@ class Policy:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """What its requests to the rollout server say besides their sampling parameters."""
+        """The parameters by which its requests to the rollout server name its adapter."""
         return {"extra_args": {ADAPTER: self.number}}
 
 
@@ -121,7 +121,7 @@ def _section(config: DictConfig) -> dict[str, Any]:
 
 
 def objectives_of(config: DictConfig) -> list[Objective]:
-    """What a run optimises: the objective of each policy that trains."""
+    """The objectives of a run: one for each policy that trains."""
     trained = [policy.objective for policy in policies_of(config) if policy.objective]
     return trained or [objective(config.algorithm.objective)]
 

@@ -147,7 +147,7 @@ class Settings(BaseModel):
 
     @property
     def objectives(self) -> list[Objective]:
-        """What the run optimises: the objective of each policy that trains."""
+        """The objectives of the run: one for each policy that trains."""
         return [policy.objective for policy in self.policies if policy.objective] or [self.objective]
 
     def policy_of(self, seat: str) -> Policy | None:

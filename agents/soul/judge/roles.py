@@ -42,7 +42,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 # The paper's judges (section 5). Tasks that are not listed here use gpt-5-nano, which is `endpoint.DEFAULT_MODEL`.
 PAPER_JUDGES: Mapping[str, str] = {"coser": "gpt-5.4"}
 CANARY = "judge.canary"  # the section of the second judge
-CANARY_SHARE = 0.1  # of a training step's sessions, which the second judge scores
+CANARY_SHARE = 0.1  # default share of a training step's sessions that the canary scores
 BY_TASK = "judge.by_task."  # the section of a task's own judge is this prefix and the task's name
 POLICY_KEY = "OPENAI_AGENT_API_KEY"
 # Settings that make sense for any model: inherited in every case.
@@ -107,7 +107,7 @@ class GatewaySettings(BaseModel):
     asked_between: Mapping[int, tuple[float, float]] = {}  # by place in the jury: rewards of the first member
     by_task: Mapping[str, Endpoint] = {}  # task -> its own judge
     canary: Endpoint | None = None
-    canary_share: float = CANARY_SHARE  # share of a training step's sessions that the canary scores
+    canary_share: float = CANARY_SHARE
     policy: JudgePolicy = JudgePolicy()
 
     @property

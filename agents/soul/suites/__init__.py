@@ -49,6 +49,7 @@ def suite(name: str) -> Suite:
     named = SUITES.get(name)
     if named is None:
         raise BadSettings(
-            f"There is no suite {name!r}. Choose {' or '.join(SUITES)}, or list sets: {','.join(soul_v1.PAPER[:2])}."
+            f"There is no suite {name!r}. Choose {' or '.join(SUITES)}, or list sets, for example "
+            f"{','.join(soul_v1.PAPER[:2])}."
         )
     return named

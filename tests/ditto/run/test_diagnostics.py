@@ -113,6 +113,11 @@ def test_the_canary_beside_the_judge() -> None:
 
 
 def test_turns_of_an_assistant_are_counted() -> None:
-    said = ["How can I help you today?", "I want 480 for it.", "Certainly! Here is a list.", "My ai is called Ada."]
+    said = [
+        "How can I help you today?",
+        "I want 480 for it.",
+        "Let me help you.",
+        "My ai is called Ada.",
+    ]
     traces = [session("p", text) for text in said]
     assert assistant_turns(traces) == {"share_assistant_turns": 0.5} and assistant_turns([]) == {}

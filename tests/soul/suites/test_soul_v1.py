@@ -30,5 +30,5 @@ def test_a_registered_task_is_in_no_suite(monkeypatch, tmp_path):
 
 
 def test_an_unknown_suite_is_refused():
-    with pytest.raises(BadSettings, match="'papers'. Choose paper or soul_v1, or list sets: fantom,hitom"):
+    with pytest.raises(BadSettings, match="'papers'. Choose paper or soul_v1, or list sets, for example fantom,hitom"):
         suite("papers")

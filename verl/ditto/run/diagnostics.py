@@ -6,22 +6,17 @@ what it does not weigh gets worse. Each of these has a number in `metrics.jsonl`
 """
 
 import math
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
+from soul.drop_in.faults import PHRASES
 from soul.metrics.lexical import words
 from soul.metrics.ngram import bleu
 from soul.record import AttemptRecord, SessionRecord
 
 # Pairs compared by BLEU, which costs about 10 microseconds a word: half a second of a step at most.
-_OF_AN_ASSISTANT = re.compile(
-    r"\bas an ai\b|\bai (language )?model\b|how (can|may) i (help|assist)|(happy|glad|here) to (help|assist)"
-    r"|(let me know|feel free to ask) if|(anything|something) else i can|^(certainly|absolutely|of course)[!,]",
-    re.IGNORECASE | re.MULTILINE,
-)
 PAIRS_PER_STEP, WORDS_PER_STEP = 400, 50_000
 
 
@@ -125,7 +120,7 @@ def assistant_turns(traces: Sequence[SessionRecord]) -> dict[str, float]:
     """The share of the drafts' turns with a phrase that only an assistant says, where several policies play."""
     seats = [messages for trace in traces for messages in (trace.draft.seats or {}).values()]
     turns = [message["content"] for messages in seats for message in messages if message["role"] == "assistant"]
-    said = [_OF_AN_ASSISTANT.search(turn) is not None for turn in turns]
+    said = [PHRASES["assistant"].search(turn) is not None for turn in turns]
     return {"share_assistant_turns": statistics.fmean(said)} if said else {}
 
 
