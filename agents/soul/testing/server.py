@@ -48,6 +48,7 @@ class FakeOpenAI:
         model: the model of `endpoint`; requests may name any model.
         supports: the supported types of `response_format`, besides "text". A request with another type is answered with
             400, uses up no reply of the script and is added to `refused`.
+        port: where it listens on 127.0.0.1 inside the `with` block; 0: the system chooses.
 
     Attributes:
         requests: the chat requests so far, in order of arrival, without those in `refused`.
@@ -61,6 +62,7 @@ class FakeOpenAI:
         script: Script,
         model: str = "fake",
         supports: Sequence[ResponseFormat] = ("json_schema", "json_object"),
+        port: int = 0,
     ) -> None:
         self.model = model
         self.supports: tuple[str, ...] = tuple(dict.fromkeys((*supports, "text")))
@@ -71,6 +73,7 @@ class FakeOpenAI:
         self._script: Callable[[ChatRequest], Reply] = as_function(script)
         self._lock = threading.Lock()
         self._in_flight = 0
+        self._port = port
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runner: web.AppRunner | None = None
 
@@ -97,7 +100,7 @@ class FakeOpenAI:
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)  # 0 would wait without end
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+        await web.TCPSite(runner, "127.0.0.1", self._port, backlog=1024).start()
         return runner
 
     async def _stop(self, runner: web.AppRunner) -> None:
